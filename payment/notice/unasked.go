@@ -20,13 +20,16 @@ var booksAs = map[psp.Kind]ledger.Kind{
 	psp.KindRefund: ledger.ProviderRefund, psp.KindTransferReversal: ledger.TransferReversal,
 }
 
+// decisions of a dispute exclude each other: the disputed money is owed to the merchant, or is the payer's.
+var decisions = map[ledger.Kind]ledger.Kind{ledger.DisputeWon: ledger.DisputeLost, ledger.DisputeLost: ledger.DisputeWon}
+
 // unasked books a movement that the provider made without a request of ours, each once,
 // by the provider's own reference of it, in the books of its charge or transfer, and
 // emits events to the merchant.
 //
 // The steps of a dispute may be reported in any order, and some never: each books the
-// opening of the dispute if that is not booked. A refund that has failed is booked as
-// made and failed if it was not booked before.
+// opening of the dispute if that is not booked. A dispute is decided once; another decision is left to
+// a person. A refund that has failed is booked as made and failed if it was not booked before.
 //
 // # Crash points
 //
@@ -75,6 +78,15 @@ func (p *Processor) happened(ctx context.Context, m outbox.Message, n *psp.Notic
 	if u.IfOpened {
 		if ok, v := p.isOpened(ctx, m, u, &opened); v != nil || !ok {
 			return false, v
+		}
+	}
+	if other, decides := decisions[kind]; decides {
+		_, decided, err := p.c.Books.Transaction(ctx, of.Region, ledger.UnaskedID(other, of.Provider, u.ProviderRef))
+		switch {
+		case err != nil:
+			return is(p.later(m, "books", err))
+		case decided: // what became of its money since, no event says
+			return is(outbox.Parked(fmt.Sprintf("the provider reports a %s of %s for %s, which is booked as %s; book with homeward ledger adjust what is right", kind, u.ProviderRef, of.Object, other)))
 		}
 	}
 	steps := []ledger.Transaction{ledger.UnaskedOf(of, kind, u.ProviderRef, u.Amount)}

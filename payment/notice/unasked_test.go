@@ -145,6 +145,41 @@ func TestALossIsOfADisputeThatIsOpen(t *testing.T) {
 	require.Equal(t, map[ledger.Account]int64{"provider:sim": 100, "merchant:acme": -100}, w.balances())
 }
 
+// A dispute that is booked as lost may be won after all, as by a pre-arbitration after a second
+// chargeback, and one that was won may be lost. No event says what became of its money, so a person books
+// it. Both decisions in the books would pay the merchant money that is withheld.
+func TestADisputeIsDecidedOnce(t *testing.T) {
+	charge := objectID(t, "ch", 1)
+	opened, withdrawn, back := happens(psp.KindDisputeOpened, "du_1", "p1"), happens(psp.KindDispute, "du_1", "p1"), happens(psp.KindDisputeReversal, "du_1", "p1")
+	won := happens(psp.KindDisputeWon, "du_1", "p1")
+	lost := secondTime(nil)[0]
+	for name, c := range map[string]struct {
+		decisions []psp.Notice
+		balances  map[ledger.Account]int64
+	}{
+		"lost, and won": {[]psp.Notice{lost, won}, provider60},
+		// The money that was withdrawn once more is withheld until a person decides.
+		"won, and lost": {[]psp.Notice{won, lost}, map[ledger.Account]int64{"provider:sim": 40, "withheld:sim": 60, "merchant:acme": -100}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.have(charge, claim.Completed, "p1")
+			for _, n := range append([]psp.Notice{opened, withdrawn, back}, c.decisions...) {
+				w.deliver(n)
+				w.deliver(n)
+			}
+			require.Equal(t, c.balances, w.balances())
+			require.Equal(t, ProcessedOK, w.closed["sim:"+c.decisions[0].ID])
+			require.Empty(t, w.closed["sim:"+c.decisions[1].ID], "it waits for a person")
+			closed := 0
+			for _, said := range w.emitted() {
+				closed += strings.Count(said, "charge.dispute.closed")
+			}
+			require.Equal(t, 2, closed, "each sink reads one decision")
+		})
+	}
+}
+
 func permutations(all []psp.Notice) (orders [][]psp.Notice) {
 	if len(all) < 2 {
 		return [][]psp.Notice{all}

@@ -495,6 +495,7 @@ var rooms = []room{
 		{"notice/let-go-of-a-claims-own", "Processor.inVain", "rec.State != claim.FailedTerminal && rec.ProviderRef == n.ProviderRef", "false"},
 		{"notice/let-go-of-anothers", "Processor.inVain", "!rec.Sent(n.Key, m.Operation)", "false"},
 		{"notice/held-before-its-claim", "Processor.inVain", "rec.Interim == nil", "false"},
+		{"notice/decided-twice", "Processor.happened", "ledger.UnaskedID(other, of.Provider, u.ProviderRef)", `"none"`},
 		{"notice/lapsed-before-its-capture", "Processor.held", "underOrder(&rec)", "false"},
 		{"notice/refund-not-asked-for", "Compensator.wanted case !paid && !here", "return Pending, notHere(g.Provider), nil", "return Pending, \"\", nil"},
 	}},
