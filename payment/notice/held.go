@@ -56,7 +56,7 @@ func (p *Processor) held(ctx context.Context, m outbox.Message, n *psp.Notice) (
 	if err != nil {
 		return p.later(m, "claim", err), true
 	}
-	if found && rec.State == claim.InFlight && word == claim.HeldReleased && lapsed(n) && underOrder(&rec) {
+	if found && rec.State == claim.InFlight && word == claim.HeldReleased && (lapsed(n) || len(n.Unasked) > 0) && underOrder(&rec) {
 		return outbox.Later(unreachable), true // what was captured has not lapsed: the capture's notice says
 	}
 	if found && rec.State == claim.InFlight {
@@ -72,6 +72,14 @@ func (p *Processor) held(ctx context.Context, m outbox.Message, n *psp.Notice) (
 	}
 	if v, waits := p.ordered(ctx, m, n, word); waits {
 		return v, true
+	}
+	if word == claim.HeldReleased && len(n.Unasked) > 0 {
+		switch booked, err := p.c.Books.Incoming(ctx, m.Operation, n.ProviderRef); {
+		case err != nil:
+			return p.later(m, "books", err), true
+		case len(booked) > 0: // it was captured, and is refunded
+			return p.unasked(ctx, m, n), true
+		}
 	}
 	if word == claim.HeldReleased {
 		// For a captured charge this is the rest; the captured money has moved.

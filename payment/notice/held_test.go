@@ -82,6 +82,61 @@ func TestWordsAboutHeldMoney(t *testing.T) {
 	}
 }
 
+// A payment that held its money is canceled or refunded at the provider, as by whoever reviews payments
+// there, and its one event does not say which. It is canceled unless its money was captured: that has gone
+// back. While a capture is under way its own event says which comes first.
+func TestAReversalThatDoesNotSayWhich(t *testing.T) {
+	const payload = `{"amount":100,"capture_method":"manual","currency":"usd","payment_method":"pm_1"}`
+	id, order := objectID(t, "ch", 1), objectID(t, "cap", 2)
+	reversed := psp.Notice{
+		ID: "reversed", Movement: true, Kind: psp.KindCharge, Reference: id, ProviderRef: "p1", Outcome: psp.Declined, Held: true, Amount: 100, Currency: "usd",
+		Decline: &psp.Decline{Class: psp.Soft, Code: "canceled", Message: "It was canceled."},
+		Unasked: []psp.Unasked{{Kind: psp.KindRefund, ProviderRef: "r1", Of: "p1", Reference: id, Amount: 100, Currency: "usd"}},
+	}
+	for name, c := range map[string]struct {
+		state    claim.State
+		by       string
+		captured int64
+		charge   claim.State
+		status   Status
+		balance  int64
+	}{
+		"not captured":           {claim.InFlight, "", 0, claim.FailedTerminal, ProcessedOK, 0},
+		"being let go of":        {claim.InFlight, id, 0, claim.FailedTerminal, ProcessedOK, 0},
+		"being captured":         {claim.InFlight, order, 0, claim.InFlight, "", 0},
+		"captured":               {claim.Completed, "", 100, claim.Completed, ProcessedOK, 0},
+		"captured in part":       {claim.Completed, "", 60, claim.Completed, "", 60}, // a person sees how much went back
+		"canceled, and reported": {claim.FailedTerminal, "", 0, claim.FailedTerminal, ProcessedOK, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.blind = true
+			w.have(id, c.state, "p1")
+			charge := w.claims[id]
+			if charge.Generation = 1; c.state == claim.InFlight {
+				charge.Interim = &claim.Interim{State: string(psp.Processing), By: c.by}
+			}
+			w.claims[id] = charge
+			w.calls[id] = outbox.Message{ID: id, Region: home, Tenant: tenant, Payload: []byte(payload)}
+			if c.captured > 0 {
+				booked := w.books[id]
+				booked.Amount = c.captured
+				w.books[id] = booked
+			}
+			for range 2 {
+				w.deliver(reversed)
+			}
+			require.Equal(t, c.charge, w.claims[id].State)
+			require.Equal(t, c.status, w.closed["sim:reversed"])
+			require.Equal(t, c.balance, w.balances()["provider:sim"])
+			require.Empty(t, w.moved)
+			if c.captured == 100 {
+				require.Len(t, w.events, 2, "each sink reads of the refund")
+			}
+		})
+	}
+}
+
 // Money that a provider with look-ups holds for a charge that was refused before anybody found the hold
 // is let go: its payer would wait for days until it lapses. No other hold is touched.
 func TestAHoldThatNobodyWaitsForIsLetGo(t *testing.T) {

@@ -41,7 +41,8 @@ type Notice struct {
 	// Amount is in minor units of Currency, an ISO 4217 code in lower case.
 	Amount   int64
 	Currency string
-	// Unasked is the movement that we did not request; then Movement is false.
+	// Unasked is the movement that we did not request; then Movement is false. Or it is what became of
+	// a charge with Held that was released, if its money had been captured before.
 	Unasked []Unasked
 	// At is when the event happened by the provider's clock, in UTC.
 	At time.Time

@@ -496,6 +496,8 @@ var rooms = []room{
 		{"notice/let-go-of-anothers", "Processor.inVain", "!rec.Sent(n.Key, m.Operation)", "false"},
 		{"notice/held-before-its-claim", "Processor.inVain", "rec.Interim == nil", "false"},
 		{"notice/decided-twice", "Processor.happened", "ledger.UnaskedID(other, of.Provider, u.ProviderRef)", `"none"`},
+		{"notice/reversed-before-its-capture", "Processor.held", "lapsed(n) || len(n.Unasked) > 0", "lapsed(n)"},
+		{"notice/reversed-and-captured", "Processor.held", "len(booked) > 0", "len(booked) > 1"},
 		{"notice/lapsed-before-its-capture", "Processor.held", "underOrder(&rec)", "false"},
 		{"notice/refund-not-asked-for", "Compensator.wanted case !paid && !here", "return Pending, notHere(g.Provider), nil", "return Pending, \"\", nil"},
 	}},

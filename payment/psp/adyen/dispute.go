@@ -47,19 +47,21 @@ var words = map[psp.Kind]string{
 }
 
 // unasked reads an event about a movement that we did not request: a step of a dispute, or the
-// result of a refund that a person made in the Customer Area, which has the reference of its
-// payment. ok is false for all else. Neither reason nor time to answer is signed.
+// result of a refund that a person made in the Customer Area, or by whoever reviews payments there,
+// which has the reference of its payment. ok is false for all else. Neither reason nor time to answer
+// is signed.
 func (i *item) unasked() (all []psp.Unasked, ok bool, err error) {
 	steps, disputed := disputes[i.EventCode]
-	refund := i.EventCode == eventRefund || i.EventCode == eventRefundFailed || i.EventCode == eventRefundedReversed
+	made := i.EventCode == eventRefund || i.EventCode == eventCancelOrRefund
+	refund := made || i.EventCode == eventRefundFailed || i.EventCode == eventRefundedReversed
 	payment, _, _ := strings.Cut(i.MerchantReference, heldMark)
 	if !disputed && !(refund && strings.HasPrefix(payment, chargePrefix)) {
 		return nil, false, nil
 	}
-	if refund && i.EventCode == eventRefund && i.Success != "true" {
+	if made && i.Success != "true" {
 		return nil, true, nil // no money moved
 	}
-	u := psp.Unasked{Kind: psp.KindRefund, ProviderRef: i.PSPReference, Of: i.OriginalReference, Reference: payment, Failed: i.EventCode != eventRefund}
+	u := psp.Unasked{Kind: psp.KindRefund, ProviderRef: i.PSPReference, Of: i.OriginalReference, Reference: payment, Failed: !made}
 	if u.Amount, u.Currency, ok = i.Amount.minor(); !ok || u.Amount <= 0 {
 		return nil, true, malformed("its event has no amount above 0 of a currency")
 	}

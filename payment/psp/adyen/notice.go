@@ -138,6 +138,7 @@ const (
 	eventCaptureFailed    = "CAPTURE_FAILED"
 	eventCancellation     = "CANCELLATION"
 	eventTechnicalCancel  = "TECHNICAL_CANCEL"
+	eventCancelOrRefund   = "CANCEL_OR_REFUND"
 	eventExpire           = "EXPIRE"
 	eventRefund           = "REFUND"
 	eventRefundFailed     = "REFUND_FAILED"
@@ -161,15 +162,16 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	if !i.isOurs(p.account) {
 		return nothing, nil
 	}
-	if all, is, err := i.unasked(); is {
-		if err != nil {
-			return psp.Notice{}, err
-		}
-		nothing.Unasked = all
+	all, is, err := i.unasked()
+	if err != nil {
+		return psp.Notice{}, err
+	}
+	nothing.Unasked = all
+	ref, order, held := strings.Cut(i.MerchantReference, heldMark)
+	if is && (i.EventCode != eventCancelOrRefund || !held || all == nil) {
 		return nothing, nil
 	}
 	n := nothing
-	ref, order, held := strings.Cut(i.MerchantReference, heldMark)
 	n.Kind, n.Reference, n.Held = psp.KindCharge, ref, held
 	n.Order = strings.TrimPrefix(order, orderMark)
 	if !i.says(&n) {
@@ -214,6 +216,8 @@ func (i *item) says(n *psp.Notice) bool {
 	case eventCaptureFailed: // "Failed capture": the scheme rejected what had succeeded
 		n.Held = false
 		declined("capture_failed", "The payment was authorized, and could not be captured.")
+	case eventCancelOrRefund: // the former of one whose money was held, see unasked for the latter
+		declined(canceled, "The payment was canceled.")
 	case eventCancellation, eventTechnicalCancel:
 		switch {
 		case done:

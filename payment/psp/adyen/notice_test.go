@@ -118,10 +118,19 @@ func TestRead(t *testing.T) {
 		"by hand, held before":               {event("REFUND", "true", "REF", "PAY", "ch_1-held", 1250), byItself(psp.Unasked{Kind: psp.KindRefund, ProviderRef: "REF"}), ""},
 		"by hand, and failed":                {event("REFUND_FAILED", "true", "REF", "PAY", "ch_1", 1250), byItself(psp.Unasked{Kind: psp.KindRefund, ProviderRef: "REF", Failed: true}), ""},
 		"by hand, came back":                 {event("REFUNDED_REVERSED", "true", "REF", "PAY", "ch_1", 1250), byItself(psp.Unasked{Kind: psp.KindRefund, ProviderRef: "REF", Failed: true}), ""},
-		"an inquiry":                         {event("REQUEST_FOR_INFORMATION", "true", "DIS", "PAY", "ch_1", 1250), psp.Notice{}, ""},
-		"disputed":                           {event("NOTIFICATION_OF_CHARGEBACK", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeOpened, "needs_response")), ""},
-		"charged back":                       {event("CHARGEBACK", "true", "DIS", "PAY", "ch_1-held", 1250), byItself(dispute(psp.KindDispute, "needs_response")), ""},
-		"defended":                           {event("CHARGEBACK_REVERSED", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeReversal, "under_review")), ""},
+		"reversed by hand":                   {event("CANCEL_OR_REFUND", "true", "REF", "PAY", "ch_1", 1250), byItself(psp.Unasked{Kind: psp.KindRefund, ProviderRef: "REF"}), ""},
+		"not reversed by hand":               {event("CANCEL_OR_REFUND", "false", "REF", "PAY", "ch_1", 1250), psp.Notice{}, ""},
+		"reversed by hand, held before": {event("CANCEL_OR_REFUND", "true", "REF", "PAY", "ch_1-held", 1250), func() psp.Notice {
+			n := held(with(charge, psp.Declined), "")
+			n.Unasked = byItself(psp.Unasked{Kind: psp.KindRefund, ProviderRef: "REF"}).Unasked
+			return n
+		}(), "canceled"},
+		"not reversed by hand, held": {event("CANCEL_OR_REFUND", "false", "REF", "PAY", "ch_1-held", 1250), psp.Notice{}, ""},
+		"a review is rejected":       {event("MANUAL_REVIEW_REJECT", "true", "REV", "PAY", "ch_1", 1250), psp.Notice{}, ""},
+		"an inquiry":                 {event("REQUEST_FOR_INFORMATION", "true", "DIS", "PAY", "ch_1", 1250), psp.Notice{}, ""},
+		"disputed":                   {event("NOTIFICATION_OF_CHARGEBACK", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeOpened, "needs_response")), ""},
+		"charged back":               {event("CHARGEBACK", "true", "DIS", "PAY", "ch_1-held", 1250), byItself(dispute(psp.KindDispute, "needs_response")), ""},
+		"defended":                   {event("CHARGEBACK_REVERSED", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeReversal, "under_review")), ""},
 		"charged back twice": {event("SECOND_CHARGEBACK", "true", "DIS", "PAY", "ch_1", 1250), byItself(
 			psp.Unasked{Kind: psp.KindDispute, ProviderRef: "DIS/second", Dispute: "DIS", Status: "needs_response"}, dispute(psp.KindDisputeLost, "lost")), ""},
 		"not defended":         {event("DISPUTE_DEFENSE_PERIOD_ENDED", "true", "DIS", "PAY", "ch_1", 1250), byItself(ifOpened(dispute(psp.KindDisputeLost, "lost"))), ""},
