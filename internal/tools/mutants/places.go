@@ -504,6 +504,7 @@ var rooms = []room{
 	{dir: "payment/psp/stripe", suites: []suite{stripes}, mutants: []mutant{
 		{"stripe/other-mode", "Provider.Read", "p.otherMode(event.Livemode)", "false"},
 		{"stripe/another-amount", "movement.asked", "m.amount != amount && !part", "m.amount != amount && !part && false"},
+		{"stripe/failed-as-invalid", "attemptFailed", "d.Class == psp.Invalid", "false"},
 		{"stripe/held-beside-a-decline", "movement.weight", "slices.Index(weights, m.status)", "min(slices.Index(weights, m.status), 0)"},
 	}},
 	{dir: "internal/reconcile", suites: []suite{reconciles}, mutants: []mutant{

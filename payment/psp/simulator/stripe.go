@@ -184,8 +184,8 @@ func stripeDecline(v outcome) stripeError {
 	switch v {
 	case authenticationRequired:
 		e.Code = d.Code
-	case authenticationFailed:
-		e.Code, e.DeclineCode = d.Code, ""
+	case authenticationFailed: // which is no error of the card's
+		e.Type, e.Code, e.DeclineCode = "invalid_request_error", d.Code, ""
 	case tryAgainLater:
 		e.AdviceCode, e.NetworkAdvice = "try_again_later", "24"
 	case doNotTryAgain:
@@ -198,7 +198,7 @@ func stripeDecline(v outcome) stripeError {
 // made reports whether a record has an object: a request that was refused outright has
 // none.
 func (r *record) made() bool {
-	return r.outcome == approved || r.outcome.open() || (r.outcome != failedSince && r.outcome != happened && r.kind() == psp.KindCharge && stripeDecline(r.outcome).Type == "card_error")
+	return r.outcome == approved || r.outcome.open() || (r.outcome != failedSince && r.outcome != happened && r.kind() == psp.KindCharge && (r.outcome == authenticationFailed || stripeDecline(r.outcome).Type == "card_error"))
 }
 
 // stripeEvent is the notice that Stripe would send: of record i, about object id.

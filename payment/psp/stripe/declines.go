@@ -108,6 +108,16 @@ func declineOf(e *sdk.Error) *psp.Decline {
 	return declineBy(code, e.Msg)
 }
 
+// attemptFailed reads the error of a payment that was attempted. Stripe calls that of a payer who did not
+// authenticate one of an invalid request, too: the request was none, as there is a payment of it.
+func attemptFailed(e *sdk.Error) *psp.Decline {
+	d := declineOf(e)
+	if d.Class == psp.Invalid {
+		d.Class = psp.Soft
+	}
+	return d
+}
+
 // hidden are the codes for which Stripe asks to show the customer no more than for a
 // generic decline. The class still follows from the code itself.
 var hidden = map[sdk.DeclineCode]bool{

@@ -131,7 +131,7 @@ func ofIntent(pi *sdk.PaymentIntent, more extras) movement {
 		// A confirmed one with a failed payment ends so. Without an error it was not confirmed, and
 		// proves nothing.
 		if pi.LastPaymentError != nil {
-			m.status, m.decline = psp.Declined, more.LastPaymentError.apply(declineOf(pi.LastPaymentError))
+			m.status, m.decline = psp.Declined, more.LastPaymentError.apply(attemptFailed(pi.LastPaymentError))
 		}
 	case sdk.PaymentIntentStatusRequiresAction:
 		m.status, m.wait = psp.Pending, &psp.Wait{State: psp.RequiresAction, ClientSecret: pi.ClientSecret, NextAction: more.NextAction}

@@ -82,7 +82,12 @@ func TestPayerActs(t *testing.T) {
 		require.Equal(t, r, looked, "a look-up has the payer's action, too")
 		require.NoError(t, s.sim.Act(r.ProviderRef, act))
 		require.Equal(t, want, s.shown(t, r.ProviderRef).Outcome)
-		require.Equal(t, want, s.Charge(t.Context(), call).Outcome, "the reply that Stripe kept is old")
+		again := s.Charge(t.Context(), call)
+		require.Equal(t, want, again.Outcome, "the reply that Stripe kept is old")
+		if want == psp.Declined {
+			require.Equal(t, psp.Soft, again.Decline.Class, "the payer may try again")
+			require.Equal(t, r.ProviderRef, again.ProviderRef, "the same payment")
+		}
 	}
 	require.Len(t, s.sim.Effects(), 1)
 }

@@ -119,6 +119,7 @@ func TestReplies(t *testing.T) {
 		"no id":                     {200, strings.Replace(intent("succeeded", ""), "pi_1", "", 1), psp.Unknown, 0, ""},
 		"failed":                    {200, intent("requires_payment_method", `,"last_payment_error":{"type":"card_error","code":"card_declined","decline_code":"lost_card"}`), psp.Declined, psp.Hard, "lost_card"},
 		"failed at Stripe":          {200, intent("requires_payment_method", `,"last_payment_error":{"type":"api_error","message":"m"}`), psp.Declined, psp.Soft, "api_error"},
+		"failed at the payer":       {200, intent("requires_payment_method", `,"last_payment_error":{"type":"invalid_request_error","code":"payment_intent_authentication_failure","message":"m"}`), psp.Declined, psp.Soft, "payment_intent_authentication_failure"},
 		"not confirmed":             {200, intent("requires_payment_method", ""), psp.Unknown, 0, ""},
 		"wants the payer":           {200, intent("requires_action", ""), psp.Declined, psp.Hard, "authentication_required"},
 		"canceled":                  {200, intent("canceled", ""), psp.Declined, psp.Soft, "canceled"},
