@@ -3,6 +3,7 @@ package sqlstore_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/archtest/marked"
 	"github.com/homeward-io/homeward/internal/sqlstore"
 )
 
@@ -27,7 +29,15 @@ func TestTheDatabasesPasswordIsChanged(t *testing.T) {
 		require.NoError(t, errors.Join(err, conn.Close(context.Background())))
 	})
 	d.exec(t, "ALTER ROLE "+r.Node+" PASSWORD 'secret'")
-	d.exec(t, "CREATE ROLE "+second+" LOGIN PASSWORD 'secret' IN ROLE "+r.Node)
+	blocks := marked.Blocks(t, "docs/RUNBOOK.md")
+	require.Len(t, blocks, 2)
+	require.NotContains(t, blocks[0], "IN ROLE", "CockroachDB's CREATE ROLE has no such option")
+	d.exec(t, strings.NewReplacer("homeward_node", r.Node, "…", "secret").Replace(blocks[0]))
+	sessions, onCockroach, _ := strings.Cut(blocks[1], "-- PostgreSQL\n")
+	require.Contains(t, onCockroach, "SHOW CLUSTER SESSIONS", "CockroachDB's pg_stat_activity is always empty")
+	holds := func(login string) bool {
+		return d.count(t, "SELECT count(*) FROM ("+strings.TrimRight(sessions, "; ")+") AS s WHERE usename = $1", login) > 0
+	}
 
 	pool := testPool()
 	pool.MaxLifetime, pool.StatementTimeout, pool.CallTimeout = 100*time.Millisecond, 2*time.Second, 3*time.Second
@@ -40,6 +50,7 @@ func TestTheDatabasesPasswordIsChanged(t *testing.T) {
 	}
 	require.NoError(t, works(before))
 	require.NoError(t, works(after))
+	require.True(t, holds(r.Node), "it must not be disabled yet")
 
 	// The old login ends. Its pool ends with its connections, and says that nothing is known.
 	d.exec(t, "ALTER ROLE "+r.Node+" PASSWORD 'another'")
@@ -47,6 +58,9 @@ func TestTheDatabasesPasswordIsChanged(t *testing.T) {
 	require.Eventually(t, func() bool { err = works(before); return err != nil }, patience, 10*time.Millisecond)
 	require.ErrorIs(t, err, claim.ErrUnavailable)
 	require.NoError(t, works(after))
+	require.NoError(t, before.Close())
+	require.Eventually(t, func() bool { return !holds(r.Node) }, patience, 10*time.Millisecond)
+	require.True(t, holds(second))
 	_, err = sqlstore.Open(t.Context(), sqlstore.Config{URL: asUser(t, d.admin, r.Node), Pool: testPool(), Policy: testPolicy()})
 	require.ErrorContains(t, err, "refuses user")
 }
