@@ -56,10 +56,12 @@ func readRevoked(path string, cas []*x509.Certificate) (*revoked, error) {
 	return r, nil
 }
 
-// signedByOne returns an error if cas have CAs of the list's issuer, and none has signed it.
+// signedByOne returns an error if cas have CAs of the list's issuer, and none has signed it. A list
+// may say which key signed it: one of a CA that another of its name has replaced is not theirs.
 func signedByOne(list *x509.RevocationList, cas []*x509.Certificate) (err error) {
 	for _, ca := range cas {
-		if !bytes.Equal(ca.RawSubject, list.RawIssuer) {
+		another := len(list.AuthorityKeyId) > 0 && len(ca.SubjectKeyId) > 0 && !bytes.Equal(list.AuthorityKeyId, ca.SubjectKeyId)
+		if another || !bytes.Equal(ca.RawSubject, list.RawIssuer) {
 			continue
 		}
 		if err = list.CheckSignatureFrom(ca); err == nil {

@@ -50,6 +50,19 @@ func TestTheRunbooksCertificate(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, revoking.Server().VerifyPeerCertificate([][]byte{leaf.Bytes}, nil), "is revoked")
 
+	// A CA that takes its place has its name, if the same page makes it. The former one's list stays.
+	former, next := dir, t.TempDir()
+	dir = next
+	run(authority)
+	run(blocks[0])
+	renewed, err := NewTLS(TLSConfig{CertFile: file("operator.pem"), KeyFile: file("operator-key.pem"), CAFile: file("ca.pem"), RevokedFile: filepath.Join(former, "revoked.pem"), TrustDomain: domain})
+	require.NoError(t, err)
+	text, err = os.ReadFile(file("operator.pem"))
+	require.NoError(t, err)
+	leaf, _ = pem.Decode(text)
+	require.NoError(t, renewed.Server().VerifyPeerCertificate([][]byte{leaf.Bytes}, nil))
+	dir = former
+
 	// The CA of a region's cluster makes its own nodes, and nobody else.
 	for name, want := range map[string]bool{"region/us-east1/node/n": true, "region/europe-west1/node/n": false, "operator/eve/role/treasurer": false, "operator/eve": false} {
 		signed := filepath.Join(dir, strings.ReplaceAll(name, "/", "-")+".pem")
