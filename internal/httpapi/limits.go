@@ -30,8 +30,9 @@ type Limits struct {
 	AskAgain time.Duration `koanf:"-"`
 	// Reply is how long a client may take to read the answer, on top of Request.
 	Reply time.Duration `koanf:"-"`
-	// Idle is how long a kept-alive connection may be silent. It should exceed
-	// the load balancer's own, so that the balancer closes first.
+	// Idle is how long a kept-alive connection may be silent. It exceeds the load
+	// balancer's own, 600 s at Google, so that the balancer closes first: otherwise a
+	// request that crosses the close gets 502.
 	Idle time.Duration `koanf:"-"`
 	// Notices bounds the bodies that any client can make a node hold: it reads a provider's
 	// notice before it can verify the signature. Bytes are 64 of the largest notices, and
@@ -67,7 +68,7 @@ func DefaultLimits() Limits {
 		Request:     90 * time.Second,
 		AskAgain:    20 * time.Second,
 		Reply:       30 * time.Second,
-		Idle:        120 * time.Second,
+		Idle:        620 * time.Second,
 		Notices:     InFlight{Bodies: 4096, Bytes: 16 << 20},
 		Tenants:     InFlight{Bodies: 16384, Bytes: 256 << 20},
 		TenantRate:  1000,

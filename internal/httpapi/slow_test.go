@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -164,6 +166,34 @@ func TestServerIsBounded(t *testing.T) {
 	if srv.ReadHeaderTimeout != l.HeaderTime || srv.IdleTimeout != l.Idle || srv.MaxHeaderBytes != l.HeaderBytes ||
 		srv.WriteTimeout <= l.Request || srv.ReadTimeout != 0 || srv.Addr != ":1" {
 		t.Errorf("got %+v", srv)
+	}
+}
+
+// TestALoadBalancerClosesFirst: who closes a kept connection second may have sent a request on it, which
+// is lost, and AWS's and Google's load balancers then answer 502. Google's keep one for 600 s, whatever
+// is set.
+func TestALoadBalancerClosesFirst(t *testing.T) {
+	keeps := map[string]time.Duration{"Google's": 600 * time.Second}
+	for path, pattern := range map[string]string{
+		"../../terraform/modules/region/balancers.tf": `idle_timeout = (\d+)`, "../../docs/DEPLOYING.md": `A time-out of (\d+) s or more`,
+	} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(pattern).FindSubmatch(text)
+		if found == nil {
+			t.Fatalf("%s says nothing of a load balancer's time-out", path)
+		}
+		keeps[path], err = time.ParseDuration(string(found[1]) + "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for whose, kept := range keeps {
+		if idle := DefaultLimits().Idle; idle <= kept {
+			t.Errorf("a node closes a kept connection after %v, and a load balancer after %v: %s", idle, kept, whose)
+		}
 	}
 }
 
