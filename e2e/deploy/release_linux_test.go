@@ -218,7 +218,7 @@ peers:
 `, region, provider, region == regions[0])
 	for _, other := range regions {
 		if other != region {
-			fmt.Fprintf(&b, "  %s: {gossip: [\"homeward-peers.%s.example:7946\"]}\n", other, other)
+			fmt.Fprintf(&b, "  %s: {gossip: [\"homeward-peers.%s.example:7946\"], cidrs: [\"127.0.0.0/8\"]}\n", other, other)
 		}
 	}
 	return b.String()
