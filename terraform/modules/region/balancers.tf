@@ -88,9 +88,11 @@ resource "aws_lb_target_group" "api" {
   deregistration_delay = 120
   tags                 = local.tags
 
-  # The Service sends to pods of the same machine only, so a machine is as ready as its node.
+  # The Service sends to pods of the same machine only, so a machine is as ready as its node. A drained
+  # region still answers, by its ready nodes: with the region in the check, every machine would fail it,
+  # and the balancer would send to all, also to one without a node.
   health_check {
-    path                = "/readyz"
+    path                = "/readyz?exclude=region"
     port                = "traffic-port"
     protocol            = "HTTP"
     matcher             = "200"

@@ -48,8 +48,8 @@ run "first_region" {
     error_message = "A NAT gateway in each zone, and no machine with a public address."
   }
   assert {
-    condition     = aws_lb_target_group.api.health_check[0].path == "/readyz"
-    error_message = "The balancer sends to a machine while its node is ready."
+    condition     = aws_lb_target_group.api.health_check[0].path == "/readyz?exclude=region"
+    error_message = "The balancer sends to a machine while its node is ready, also in a drained region."
   }
   assert {
     condition     = aws_launch_template.nodes.metadata_options[0].http_tokens == "required" && aws_launch_template.nodes.metadata_options[0].http_put_response_hop_limit == 1
