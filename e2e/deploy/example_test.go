@@ -208,6 +208,9 @@ func (p *page) operate(c *cluster, block string) {
 	if got := c.kubectl("-n", "homeward", "get", "pod", "homeward-tool", "-o", "jsonpath={.spec.containers[0].args}"); got != `["restore","show"]` {
 		p.t.Errorf("the tool's pod runs %s", got)
 	}
+	if c.kubectl("-n", "homeward", "get", "pod", "homeward-tool", "-o", `jsonpath={.metadata.annotations.homeward\.io/settings}`) == "" {
+		p.t.Error("the tool's pod has no settings")
+	}
 }
 
 // strictSchemas writes schemas that refuse unknown members, of Kubernetes' own kinds and of the

@@ -34,7 +34,7 @@ func TestThePagesGatewayIsDeployed(t *testing.T) {
 		t.Errorf("the probes ask %q, and not %q", probes, want)
 	}
 	settings := filepath.Join(t.TempDir(), "node.yaml")
-	write(t, settings, one(t, objects, "ConfigMap", "homeward").Data["node.yaml"])
+	write(t, settings, one(t, objects, "Deployment", "homeward").Spec.Template.Metadata.Annotations["homeward.io/settings"])
 	var environ []string
 	for _, v := range c.Env {
 		if !strings.HasSuffix(v.Name, "_FILE") { // whose files only a pod has

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -43,8 +44,8 @@ type pod struct {
 	probes     chan struct{} // closed when they have ended
 }
 
-// volumes are the ConfigMaps and Secrets of a namespace: name → key → text.
-type volumes struct{ configMaps, secrets map[string]map[string]string }
+// volumes are the Secrets of a namespace: name → key → text.
+type volumes struct{ secrets map[string]map[string]string }
 
 // newPod lays a pod's root out and starts its process. The binary takes the image's place.
 func newPod(t *testing.T, dir, name, ip, binary string, spec podSpec, v volumes, overrides map[string]string) *pod {
@@ -121,8 +122,11 @@ func (p *pod) layOut(binary string, v volumes) {
 		}
 		vol := p.spec.Volumes[i]
 		switch {
-		case vol.ConfigMap != nil:
-			p.files(dir, "ConfigMap "+vol.ConfigMap.Name, v.configMaps[vol.ConfigMap.Name], nil, 0o644)
+		case vol.DownwardAPI != nil:
+			for _, it := range vol.DownwardAPI.Items {
+				of, _ := strings.CutPrefix(it.FieldRef.FieldPath, "metadata.annotations['")
+				p.files(dir, "annotations", p.spec.annotations, []item{{strings.TrimSuffix(of, "']"), it.Path}}, 0o644)
+			}
 		case vol.Secret != nil:
 			p.files(dir, "Secret "+vol.Secret.SecretName, v.secrets[vol.Secret.SecretName], vol.Secret.Items, vol.Secret.DefaultMode)
 		case vol.Projected != nil:
@@ -139,7 +143,7 @@ func (p *pod) layOut(binary string, v volumes) {
 	}
 }
 
-// files writes what a ConfigMap or Secret has, all of it or the items that are named.
+// files writes what a Secret, or a pod's annotations, have, all of it or the items that are named.
 func (p *pod) files(dir, of string, data map[string]string, items []item, mode fs.FileMode) {
 	p.t.Helper()
 	if data == nil {

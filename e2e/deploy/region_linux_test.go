@@ -52,7 +52,7 @@ func newPlanet(t *testing.T, dir, provider string) *planet {
 			}
 		})
 		w.regions = append(w.regions, d)
-		w.volumes[r] = &volumes{configMaps: map[string]map[string]string{}, secrets: map[string]map[string]string{}}
+		w.volumes[r] = &volumes{secrets: map[string]map[string]string{}}
 	}
 	return w
 }
@@ -87,12 +87,6 @@ func (c container) at(name string) string {
 func (d *deployed) install(b build) {
 	d.t.Helper()
 	all := b.render(d.t, d.name, valuesOf(d.name, d.provider))
-	v := d.volumes[d.name]
-	for _, o := range all {
-		if o.Kind == "ConfigMap" {
-			v.configMaps[o.Metadata.Name] = o.Data
-		}
-	}
 	for _, o := range all {
 		if o.Kind == "Job" && strings.Contains(o.Metadata.Annotations["helm.sh/hook"], "pre-upgrade") {
 			d.job(b, o)
@@ -127,8 +121,10 @@ func (d *deployed) roll(b build, o object) {
 	old := d.pods
 	d.mu.Unlock()
 	settle := time.Duration(o.Spec.MinReadySeconds) * time.Second
+	spec := o.Spec.Template.Spec
+	spec.annotations = o.Spec.Template.Metadata.Annotations
 	for i := range o.Spec.Replicas {
-		p := d.start(b, o.Spec.Template.Spec)
+		p := d.start(b, spec)
 		if len(old) == 0 && i+1 < o.Spec.Replicas {
 			continue // a new ReplicaSet makes all of its pods at once
 		}

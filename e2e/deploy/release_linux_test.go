@@ -22,7 +22,6 @@ type (
 			Name        string            `yaml:"name"`
 			Annotations map[string]string `yaml:"annotations"`
 		} `yaml:"metadata"`
-		Data map[string]string `yaml:"data"`
 		Spec struct {
 			Replicas        int  `yaml:"replicas"`
 			MinReadySeconds int  `yaml:"minReadySeconds"`
@@ -35,6 +34,9 @@ type (
 				} `yaml:"rollingUpdate"`
 			} `yaml:"strategy"`
 			Template struct {
+				Metadata struct {
+					Annotations map[string]string `yaml:"annotations"`
+				} `yaml:"metadata"`
 				Spec podSpec `yaml:"spec"`
 			} `yaml:"template"`
 		} `yaml:"spec"`
@@ -50,6 +52,8 @@ type (
 		InitContainers []any       `yaml:"initContainers"`
 		Containers     []container `yaml:"containers"`
 		Volumes        []volume    `yaml:"volumes"`
+
+		annotations map[string]string // of the pod
 	}
 	container struct {
 		Image   string   `yaml:"image"`
@@ -59,9 +63,7 @@ type (
 			Name      string `yaml:"name"`
 			Value     string `yaml:"value"`
 			ValueFrom *struct {
-				FieldRef struct {
-					FieldPath string `yaml:"fieldPath"`
-				} `yaml:"fieldRef"`
+				FieldRef fieldRef `yaml:"fieldRef"`
 			} `yaml:"valueFrom"`
 		} `yaml:"env"`
 		EnvFrom        []any           `yaml:"envFrom"`
@@ -82,6 +84,9 @@ type (
 			SubPath   string `yaml:"subPath"`
 		} `yaml:"volumeMounts"`
 	}
+	fieldRef struct {
+		FieldPath string `yaml:"fieldPath"`
+	}
 	containerPort struct {
 		Name          string `yaml:"name"`
 		ContainerPort int    `yaml:"containerPort"`
@@ -100,10 +105,13 @@ type (
 		Path string `yaml:"path"`
 	}
 	volume struct {
-		Name      string `yaml:"name"`
-		ConfigMap *struct {
-			Name string `yaml:"name"`
-		} `yaml:"configMap"`
+		Name        string `yaml:"name"`
+		DownwardAPI *struct {
+			Items []struct {
+				Path     string   `yaml:"path"`
+				FieldRef fieldRef `yaml:"fieldRef"`
+			} `yaml:"items"`
+		} `yaml:"downwardAPI"`
 		Secret *struct {
 			SecretName  string      `yaml:"secretName"`
 			DefaultMode fs.FileMode `yaml:"defaultMode"`
