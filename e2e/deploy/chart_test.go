@@ -92,6 +92,32 @@ func (c *cluster) evict(namespace, pod string) error {
 	return err
 }
 
+// TestAnUpgradeNeedsNoMachineMore: a region has as many machines as nodes, of two cores each, as
+// modules/region makes them. Of 2,000 millicores the kubelet keeps 70, and the programs of each
+// machine and the cluster's DNS request 250 (EKS).
+func TestAnUpgradeNeedsNoMachineMore(t *testing.T) {
+	c := newCluster(t)
+	for i := range machines {
+		machine := fmt.Sprintf("machine-%d", i)
+		if i%2 == 1 {
+			c.kubectl("cordon", machine)
+		}
+		if _, err := c.try("", "patch", "node", machine, "--subresource=status", "--type=merge", "-p", `{"status":{"allocatable":{"cpu":"1680m"}}}`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := regions[0]
+	c.kubectl("create", "namespace", r)
+	for _, tag := range []string{"v1", "v2"} {
+		if out, err := c.helm("upgrade", "--install", "homeward", chart, "-n", r, "-f", values(t, r), "--set", "image.tag="+tag, "--wait", "--timeout", "120s"); err != nil {
+			t.Fatalf("%v\n%s\n%s", err, out, c.kubectl("-n", r, "get", "pods,events"))
+		}
+	}
+	if zones := c.zones(r); len(zones) != 3 {
+		t.Errorf("three nodes stand in zones %v, not in three", zones)
+	}
+}
+
 // TestMigrationsRunBeforeNodes installs with the migration's hook: its Job ends first.
 func TestMigrationsRunBeforeNodes(t *testing.T) {
 	c := newCluster(t)

@@ -74,7 +74,7 @@ variable "admin_principal_arns" {
 }
 
 variable "nodes" {
-  description = "Machines of the node group. A Homeward node requests one core and runs on a machine of its own."
+  description = "Machines of the node group. A Homeward node runs on a machine of its own; during an upgrade a machine has two, so it needs two cores."
   type = object({
     instance_types = optional(list(string), ["m7i.large"])
     ami_type       = optional(string, "AL2023_x86_64_STANDARD")
