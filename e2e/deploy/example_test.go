@@ -177,18 +177,16 @@ func TestThePageIsFollowed(t *testing.T) {
 	if got := c.kubectl("-n", "homeward", "get", "deployment", "homeward", "-o", "jsonpath={.status.readyReplicas}"); got != "3" {
 		t.Errorf("%s nodes are ready, not 3", got)
 	}
-	for _, block := range marked.Blocks(t, "docs/RUNBOOK.md") {
-		p.operate(c, block)
-	}
+	p.operate(c, marked.Blocks(t, "docs/RUNBOOK.md"))
 	for _, region := range regions[1:] {
 		p.run(p.render, region, schemas, withoutClouds)
 		c.kubectl("apply", "-n", "homeward", "--dry-run=server", "--validate=strict", "-f", filepath.Join(p.dir, region+".rendered.yaml"))
 	}
 }
 
-// operate runs the runbook's lines "On Kubernetes", and first their block, on what the page has
+// operate runs the runbook's lines "On Kubernetes", and first their blocks, on what the page has
 // installed.
-func (p *page) operate(c *cluster, block string) {
+func (p *page) operate(c *cluster, lines []string) {
 	p.t.Helper()
 	needs(p.t, "jq")
 	text, err := os.ReadFile("../../docs/RUNBOOK.md")
@@ -197,12 +195,12 @@ func (p *page) operate(c *cluster, block string) {
 	}
 	_, part, _ := strings.Cut(string(text), "\n## On Kubernetes\n")
 	part, _, _ = strings.Cut(part, "\n## ")
-	lines := []string{block}
+	blocks := len(lines)
 	for _, m := range regexp.MustCompile("`(kubectl -n homeward (?:rollout|scale|wait) [^`]+)`").FindAllStringSubmatch(part, -1) {
 		lines = append(lines, m[1])
 	}
-	if len(lines) != 5 {
-		p.t.Fatalf("the runbook restarts and stops nodes with other lines: %q", lines[1:])
+	if len(lines) != blocks+4 {
+		p.t.Fatalf("the runbook restarts and stops nodes with other lines: %q", lines[blocks:])
 	}
 	p.run(lines, regions[0], "", "KUBECONFIG="+c.config)
 	if got := c.kubectl("-n", "homeward", "get", "pod", "homeward-tool", "-o", "jsonpath={.spec.containers[0].args}"); got != `["restore","show"]` {
