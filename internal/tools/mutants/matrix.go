@@ -68,7 +68,7 @@ var promises = []promise{
 	{ // no record, no charge
 		explorer: []string{"no call without a durable claim"},
 		crashes:  []string{"TestCrashPoints", "TestCrash"},
-		mutants:  `^(batch/error|claim/(begin-without|trust-lost|recover)|payment/(blind|expired))`,
+		mutants:  `^(batch/error|embedded/failed|claim/(begin-without|trust-lost|recover)|payment/(blind|expired))`,
 	},
 	{ // no outcome is silently unknown
 		explorer: []string{"unknown never becomes failure", "a claim in flight has a queued call"},
