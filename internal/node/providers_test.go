@@ -109,6 +109,7 @@ func TestMistakesOfProviders(t *testing.T) {
 		environ []string
 		says    []string
 	}{
+		"no group":               {"providers: stripe", nil, []string{"providers is a group of settings and no value; write what is in it, as in name: …"}},
 		"both ways":              {twoProviders + "provider: {name: x}", nil, []string{"provider and providers are both set"}},
 		"no default":             {"providers: {a: {}, b: {}}", nil, []string{"set default_provider to one of a, b"}},
 		"another default":        {"providers: {a: {}}\ndefault_provider: b", nil, []string{`default_provider "b" is not one of a`}},

@@ -304,7 +304,7 @@ func undecodable(err error, k, allowed *koanf.Koanf, from map[string]string) []e
 // mistaken returns why a value is invalid for a setting with such a default.
 func mistaken(value, byDefault any) string {
 	if byDefault, ok := byDefault.(map[string]any); ok {
-		inside := slices.Sorted(maps.Keys(byDefault))
+		inside := append(slices.Sorted(maps.Keys(byDefault)), "name") // the operator's, if the group has none
 		return "is a group of settings and no value; write what is in it, as in " + inside[0] + ": …"
 	}
 	what := fmt.Sprintf("%q", fmt.Sprint(value))

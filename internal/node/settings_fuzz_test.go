@@ -22,6 +22,7 @@ func FuzzSettings(f *testing.F) {
 	f.Add(`{"a\nb": 1}`, "HOMEWARD_A\rB", "1")
 	f.Add(`regions: [{"a\nb": 1}]`, "", "")
 	f.Add(`providers: {"a\nb": {kind: [1]}}`, "", "")
+	f.Add("providers: a", "", "")
 	path := filepath.Join(f.TempDir(), "node.yaml")
 	f.Fuzz(func(t *testing.T, text, variable, value string) {
 		if strings.HasSuffix(variable, fileSuffix) {
