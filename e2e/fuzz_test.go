@@ -69,6 +69,7 @@ func FuzzAPI(f *testing.F) {
 		{"POST /v1/idempotency-keys/k/cancel" + headers + "json", ``},
 		{"POST /v1/webhooks/simulator" + headers + "json", `{}`},
 		{"GET /v1/charges?order_id=7&limit=2&created[gte]=1" + headers + "json", ``},
+		{"GET /v1/charges?order_id=&limit=" + headers + "json", ``},
 		{"GET /v1/refunds?charge=" + fuzzedCharge + headers + "json", ``},
 		{"HEAD /v1/charges/" + fuzzedCharge + headers + "json", ``},
 		{"GET /v1/idempotency-keys/k%2F" + headers + "json", ``},

@@ -87,7 +87,8 @@ func TestListOfCharges(t *testing.T) {
 	for query, member := range map[string]string{
 		"limit=0": "limit", "limit=101": "limit", "limit=x": "limit", "created[gte]=soon": "created[gte]", "created=-1": "created", "created[eq]=1": "created[eq]",
 		"created=1&created[gte]=1": "created", "created[gte]=1&created[gte]=2": "created[gte]", "starting_after=ch_gone": "starting_after", "ending_before=ch_gone": "ending_before",
-		"starting_after=ch_1&ending_before=ch_2": "ending_before", "customer=cus_1": "customer", "payment_intent=ch_1": "payment_intent",
+		"starting_after=ch_1&ending_before=ch_2": "ending_before", "customer=cus_1": "customer",
+		"limit=": "limit", "order_id=": "order_id", "starting_after=": "starting_after", "ending_before=": "ending_before", "payment_intent=": "payment_intent", "created[gt]=": "created[gt]", "payment_intent=ch_1": "payment_intent",
 		"payment_intent=" + intent + "&order_id=o": "payment_intent", "order_id=a&order_id=b": "order_id", "order_id=a%00": "order_id",
 	} {
 		w := serve(h, request("GET", "/v1/charges?"+query, ""))

@@ -217,6 +217,8 @@ func TestPagesOfRefunds(t *testing.T) {
 		"charge=ch_1&charge=ch_2":                      "! charge",
 		"charge=ch_1&created[gte]=1":                   "! created",
 		"charge=ch_1&starting_after=a&ending_before=b": "! ending_before",
+		"charge=":            "! charge",
+		"charge=ch_1&limit=": "! limit",
 	} {
 		page, err := ReadPage(query)
 		for _, stripe := range []bool{true, false} {

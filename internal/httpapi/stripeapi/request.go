@@ -264,7 +264,7 @@ func (v *View) takeOne(p param, g *field, members map[string]any) error {
 		if p.optional() {
 			return nil // Stripe's form of an absent value
 		}
-		return &ParamError{Param: p.name, Code: codeEmpty, Message: "You passed an empty string for '" + p.name + "'. Leave it out, or send a value."}
+		return emptyParam(p.name)
 	}
 	sent, err := p.read(value)
 	if err != nil {
@@ -282,6 +282,10 @@ func (v *View) takeOne(p param, g *field, members map[string]any) error {
 	members[p.to()] = sent
 	v.called[p.to()] = p.name
 	return nil
+}
+
+func emptyParam(name string) *ParamError {
+	return &ParamError{Param: name, Code: codeEmpty, Message: "You passed an empty string for '" + name + "'. Leave it out, or send a value."}
 }
 
 // optional reports whether p may be sent empty.
@@ -414,6 +418,9 @@ func readPaging(f form, to map[string]*string) (p Paging, err error) {
 		}
 		if *to[name], err = g.one(name); err != nil {
 			return p, err
+		}
+		if *to[name] == "" { // a list of all is not what was meant
+			return p, emptyParam(name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f)) {
