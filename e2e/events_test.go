@@ -35,7 +35,11 @@ func putEndpoints(ctx context.Context, cluster *node.Cluster, b backend, url str
 	}
 	for _, tenant := range []string{"acme", "globex"} {
 		e := relay.Endpoint{Tenant: tenant + b.Tenants, URL: url, Secrets: []string{eventSecret}}
-		if err := cluster.DB.PutEndpoint(ctx, relay.Endpoint{}, e); err != nil {
+		was, _, err := cluster.DB.Endpoint(ctx, e.Tenant) // of the cluster before it crashed
+		if err == nil {
+			err = cluster.DB.PutEndpoint(ctx, was, e)
+		}
+		if err != nil {
 			return err
 		}
 	}
