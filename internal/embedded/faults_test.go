@@ -208,7 +208,7 @@ func TestDiskFillsUnderLoad(t *testing.T) {
 	makes := func(op errorfs.Op) bool { return op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpReuseForWrite }
 	writes := func(op errorfs.Op) bool { // files, and no directory, which needs no room
 		return strings.Contains(op.Path, ".") &&
-			(op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo)
+			(op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo || op.Kind == errorfs.OpFileClose)
 	}
 	for name, fails := range map[string]func(errorfs.Op) bool{
 		"no log can be made":          func(op errorfs.Op) bool { return makes(op) && isLog(op) },

@@ -47,11 +47,19 @@ func (l *logs) file(name string, open func() (vfs.File, error)) (f vfs.File, err
 	if !strings.HasSuffix(name, ".log") {
 		return open()
 	}
-	err = l.try(func() (err error) { f, err = open(); return err })
-	if err == nil && f == nil { // nothing will be written to it
+	made := false
+	err = l.try(func() (err error) {
+		f, err = open()
+		made = err == nil
+		return err
+	})
+	if err == nil && !made { // nothing will be written to it
 		f, err = vfs.NewMem().Create("log", vfs.WriteCategoryUnspecified)
 	}
-	return &logFile{f, l}, err
+	if err != nil {
+		return nil, err
+	}
+	return &logFile{f, l}, nil
 }
 
 type logFile struct {
@@ -69,6 +77,11 @@ func (f *logFile) SyncData() error { return f.logs.try(f.File.SyncData) }
 func (f *logFile) SyncTo(length int64) (full bool, err error) {
 	err = f.logs.try(func() (err error) { full, err = f.File.SyncTo(length); return err })
 	return full, err
+}
+
+func (f *logFile) Close() error {
+	err := f.File.Close()
+	return f.logs.try(func() error { return err })
 }
 
 func (f *logFile) Preallocate(offset, length int64) error {
