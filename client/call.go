@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"reflect"
 	"sync"
 	"time"
 
@@ -161,6 +162,7 @@ func (cl *Client) attempt(ctx context.Context, c *call, n int, base string, leav
 	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusCreated && res.StatusCode != http.StatusAccepted {
 		return Answer{}, refused(res, raw)
 	}
+	reflect.ValueOf(c.out).Elem().SetZero() // a proxy's JSON may have filled some members in an earlier attempt
 	if err = json.Unmarshal(raw, c.out); err == nil && !c.out.whole() {
 		err = errNotTheAPIs
 	}

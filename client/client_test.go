@@ -110,6 +110,24 @@ func newClient(t *testing.T, slept *[]time.Duration, change func(*Config), regio
 
 var params = ChargeParams{Amount: 1999, Currency: "usd", PaymentMethod: "pm_1", Metadata: map[string]string{"a": "b"}}
 
+// What a proxy answered is no part of the API's later answer.
+func TestAProxysJSONLeavesNothingBehind(t *testing.T) {
+	var slept []time.Duration
+	r := newRegion(t, plain(200, `{"description":"We will be back soon.","metadata":{"code":"maintenance"},"refunds":[{"id":"x"}],"amount_refunded":7}`), made)
+	got, err := newClient(t, &slept, nil, r).Charge(t.Context(), params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := newClient(t, &slept, nil, newRegion(t, made)).Charge(t.Context(), params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Answer, want.Answer = Answer{}, Answer{}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
 func TestChargeSucceeds(t *testing.T) {
 	var slept []time.Duration
 	r := newRegion(t, made)
