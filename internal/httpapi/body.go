@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
 	"github.com/homeward-io/homeward/payment"
@@ -90,42 +88,44 @@ func (s *server) readBody(res *response, r *http.Request) ([]byte, error) {
 	return claim.Canonical(raw, s.canonical)
 }
 
-// intake counts the bodies of one kind of caller, and their bytes. One tenant's bodies hold at most
-// as many bytes as stay free: half of all if it is alone. So another tenant always finds room.
+// intake counts the bodies of one kind of caller, and their bytes. One tenant holds at most as many
+// of each as stay free: half of all if it is alone. So another tenant always finds room.
 type intake struct {
-	bodies *semaphore.Weighted
-
 	mu   sync.Mutex
-	free int64            // bytes
-	held map[string]int64 // bytes, by tenant
+	free InFlight
+	held map[string]InFlight // by tenant
 }
 
-func newIntake(l InFlight) *intake {
-	return &intake{bodies: semaphore.NewWeighted(l.Bodies), free: l.Bytes, held: map[string]int64{}}
-}
+func newIntake(l InFlight) *intake { return &intake{free: l, held: map[string]InFlight{}} }
 
-// take takes n bytes for a tenant. "" stands for all callers without an API key, who share the
-// bytes. It reports false if there is no room.
-func (in *intake) take(tenant string, n int64) bool {
+// take takes room for a tenant. "" stands for all callers without an API key, who share theirs. It
+// reports false if there is none.
+func (in *intake) take(tenant string, n InFlight) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if free := in.free - n; free < 0 || tenant != "" && in.held[tenant]+n > free {
+	free, held := in.free.minus(n), in.held[tenant].plus(n)
+	switch {
+	case free.Bodies < 0 || free.Bytes < 0:
+		return false
+	case tenant != "" && (n.Bodies > 0 && held.Bodies > free.Bodies || n.Bytes > 0 && held.Bytes > free.Bytes):
 		return false
 	}
-	in.free -= n
-	in.held[tenant] += n
+	in.free, in.held[tenant] = free, held
 	return true
 }
 
-// release returns n bytes.
-func (in *intake) release(tenant string, n int64) {
+// release returns what was taken.
+func (in *intake) release(tenant string, n InFlight) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.free += n
-	if in.held[tenant] -= n; in.held[tenant] == 0 {
+	in.free = in.free.plus(n)
+	if in.held[tenant] = in.held[tenant].minus(n); in.held[tenant] == (InFlight{}) {
 		delete(in.held, tenant)
 	}
 }
+
+func (f InFlight) plus(n InFlight) InFlight  { return InFlight{f.Bodies + n.Bodies, f.Bytes + n.Bytes} }
+func (f InFlight) minus(n InFlight) InFlight { return InFlight{f.Bodies - n.Bodies, f.Bytes - n.Bytes} }
 
 var errFull = errors.New("no room for another body")
 
@@ -137,10 +137,10 @@ type countedBody struct {
 
 func (b *countedBody) Read(p []byte) (n int, err error) {
 	if n, err = b.Reader.Read(p); n > 0 {
-		if !b.res.intake.take(b.res.tenant.ID, int64(n)) {
+		if !b.res.intake.take(b.res.tenant.ID, InFlight{Bytes: int64(n)}) {
 			return 0, errFull
 		}
-		b.res.held += int64(n)
+		b.res.held.Bytes += int64(n)
 	}
 	return n, err
 }
@@ -149,7 +149,6 @@ func (b *countedBody) Read(p []byte) (n int, err error) {
 func (res *response) releaseBody() {
 	if res.intake != nil {
 		res.intake.release(res.tenant.ID, res.held)
-		res.intake.bodies.Release(1)
 	}
 }
 
@@ -159,10 +158,11 @@ func (s *server) rawBody(res *response, r *http.Request, in *intake, limit int64
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
-	if !in.bodies.TryAcquire(1) {
+	one := InFlight{Bodies: 1}
+	if !in.take(res.tenant.ID, one) {
 		return nil, s.unreadable(res, errFull)
 	}
-	res.intake = in
+	res.intake, res.held = in, one
 	var body io.Reader = r.Body
 	if r.ContentLength < 0 { // otherwise net/http returns no more than declared
 		body = http.MaxBytesReader(res.ResponseWriter, r.Body, limit)

@@ -116,7 +116,7 @@ func TestTenantsBytesAreBounded(t *testing.T) {
 		<-release
 		return do(ctx, r)
 	}
-	for name, limit := range map[string]InFlight{"bodies": {Bodies: 2, Bytes: 1 << 20}, "bytes": {Bodies: 10, Bytes: int64(4*len(okBody) + 1)}} {
+	for name, limit := range map[string]InFlight{"bodies": {Bodies: 5, Bytes: 1 << 20}, "bytes": {Bodies: 10, Bytes: int64(4*len(okBody) + 1)}} {
 		h := newAPI(t, f, func(c *Config) {
 			c.Limits = DefaultLimits()
 			c.Limits.Tenants = limit
@@ -148,37 +148,39 @@ func TestTenantsLeaveEachOtherRoom(t *testing.T) {
 		<-release
 		return answer(ctx, r)
 	}
-	h := newAPI(t, f, func(c *Config) {
-		c.Limits = DefaultLimits()
-		c.Limits.Tenants = InFlight{Bodies: 100, Bytes: int64(9 * len(okBody))}
-	})
-	done := make(chan int)
-	// fill has a tenant send bodies until there is no room, and returns how many there was for.
-	fill := func(key string) (fit int) {
-		for {
-			go func() {
-				r := charge()
-				r.Header.Set("Authorization", "Bearer "+key)
-				done <- serve(h, r).Code
-			}()
-			select {
-			case <-waits:
-				fit++
-			case code := <-done:
-				require.Equal(t, 503, code)
-				return fit
+	for name, limit := range map[string]InFlight{"bodies": {Bodies: 9, Bytes: 1 << 20}, "bytes": {Bodies: 100, Bytes: int64(9 * len(okBody))}} {
+		h := newAPI(t, f, func(c *Config) {
+			c.Limits = DefaultLimits()
+			c.Limits.Tenants = limit
+		})
+		done := make(chan int)
+		// fill has a tenant send bodies until there is no room, and returns how many there was for.
+		fill := func(key string) (fit int) {
+			for {
+				go func() {
+					r := charge()
+					r.Header.Set("Authorization", "Bearer "+key)
+					done <- serve(h, r).Code
+				}()
+				select {
+				case <-waits:
+					fit++
+				case code := <-done:
+					require.Equal(t, 503, code)
+					return fit
+				}
 			}
 		}
-	}
-	fits := []int{fill("sk_acme"), fill("sk_globex"), fill("sk_slow")}
-	require.Equal(t, []int{4, 2, 1}, fits, "of the nine that fit in all")
-	for range 7 {
-		release <- struct{}{}
-		require.Equal(t, 201, <-done)
-	}
-	require.Equal(t, 4, fill("sk_acme"), "all of the room is free again")
-	for range 4 {
-		release <- struct{}{}
-		require.Equal(t, 201, <-done)
+		fits := []int{fill("sk_acme"), fill("sk_globex"), fill("sk_slow")}
+		require.Equal(t, []int{4, 2, 1}, fits, "of the nine %s that fit in all", name)
+		for range 7 {
+			release <- struct{}{}
+			require.Equal(t, 201, <-done)
+		}
+		require.Equal(t, 4, fill("sk_acme"), "all of the room is free again")
+		for range 4 {
+			release <- struct{}{}
+			require.Equal(t, 201, <-done)
+		}
 	}
 }

@@ -40,9 +40,9 @@ type Limits struct {
 	// store make it four times that in memory.
 	Notices InFlight `koanf:"-"`
 	// Tenants bounds the bodies that come with an API key. Bytes are 256 of the largest
-	// bodies; of the usual 512 bytes, a provider that does not answer for 15 s leaves
-	// 15,000 waiting at 1,000 requests a second. One tenant's bodies hold at most as many
-	// bytes as stay free for the others; TenantRate bounds their number.
+	// bodies; of the usual 512 bytes, a provider that does not answer for 8 s leaves 8,000 of
+	// a tenant waiting at 1,000 requests a second. One tenant has at most as many bodies and
+	// bytes as stay free for the others: TenantRate does not bound what waits.
 	Tenants InFlight `koanf:"-"`
 	// TenantRate, in requests per second, and TenantBurst, in requests, apply to
 	// tenants whose row has none. 0 means no limit.

@@ -20,10 +20,9 @@ type response struct {
 	began  time.Time
 	// timed: the connection has a read deadline for the body.
 	timed bool
-	// intake counts the request's body, of which held bytes have arrived; nil if none is
-	// read.
+	// intake counts the request's body, which has taken held; nil if none is read.
 	intake *intake
-	held   int64
+	held   InFlight
 	// stripe is nil but for a request that carries Stripe-Version.
 	stripe *stripeExchange
 	// words replace the details of problems; nil: none are.
