@@ -9,9 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/internal/lab/devcerts"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -72,6 +75,43 @@ func TestACommandOfALostNode(t *testing.T) {
 	require.NotErrorIs(t, err, region.ErrNoAnswer)
 	require.NoError(t, l.Close())
 	<-done
+}
+
+// TestReadersLeaveRoomForWhoActs: a reader who does not read on, as in a pager, keeps its command.
+func TestReadersLeaveRoomForWhoActs(t *testing.T) {
+	now := time.Now()
+	ca, err := devcerts.NewAuthority(now.Add(-time.Hour), now.Add(time.Hour))
+	require.NoError(t, err)
+	d := newDeployment(t, "n1", us)
+	var inside, all sync.WaitGroup
+	leave := make(chan struct{})
+	d.run = func(context.Context, []string, io.Writer, io.Writer) int {
+		inside.Done()
+		<-leave
+		return 0
+	}
+	server := tlsOf(t, ca, region.Identity{Region: us, Node: "n1"})
+	addr := serve(t, server, d.admin(nil, server))
+	ask := func(c *Client) {
+		inside.Add(1)
+		all.Go(func() {
+			_, err := c.Run(t.Context(), []string{"ledger"}, io.Discard, io.Discard)
+			assert.NoError(t, err)
+		})
+		inside.Wait()
+	}
+	reader := adminAt(t, addr, tlsOf(t, ca, region.Identity{Operator: "mo"}))
+	operator := adminAt(t, addr, tlsOf(t, ca, region.Identity{Operator: "jo", Role: region.RoleOperator}))
+	for range maxRuns - 1 {
+		ask(reader)
+	}
+	_, err = reader.Run(t.Context(), []string{"ledger"}, io.Discard, io.Discard)
+	require.ErrorContains(t, err, "wait for one of them")
+	ask(operator)
+	_, err = operator.Run(t.Context(), []string{"ledger"}, io.Discard, io.Discard)
+	require.ErrorContains(t, err, "the node runs 4 commands already")
+	close(leave)
+	all.Wait()
 }
 
 func TestANodeRunsAFewCommandsAtATime(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -68,7 +69,7 @@ type Config struct {
 type Server struct {
 	c    Config
 	http *http.Client
-	runs chan struct{} // of what operators run
+	runs atomic.Int64 // what operators run
 }
 
 // New returns the admin service of a node.
@@ -79,7 +80,7 @@ func New(c Config) *Server {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Server{c: c, http: region.NewClient(c.Transport, c.Deployment), runs: make(chan struct{}, maxRuns)}
+	return &Server{c: c, http: region.NewClient(c.Transport, c.Deployment)}
 }
 
 // Mount adds the service to mux.
