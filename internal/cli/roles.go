@@ -104,7 +104,7 @@ func (a *act) is(by string, parsed *kong.Context) {
 	for _, at := range parsed.Path {
 		switch {
 		case at.Flag != nil && !slices.Contains(unsaid, at.Flag.Name):
-			words = append(words, fmt.Sprintf("--%s=%v", at.Flag.Name, at.Flag.Target.Interface()))
+			words = append(words, fmt.Sprintf("--%s=%v", at.Flag.Name, reflect.Indirect(at.Flag.Target).Interface()))
 		case at.Positional != nil:
 			words = append(words, fmt.Sprint(at.Positional.Target.Interface()))
 		}

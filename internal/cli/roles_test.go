@@ -186,6 +186,20 @@ func TestEachRoleRunsWhatItMay(t *testing.T) {
 	require.Equal(t, "operator jo (treasurer), note: Somebody Else", booked.By)
 }
 
+// TestTheAuditSaysWhatACommandWasGiven: values and not addresses.
+func TestTheAuditSaysWhatACommandWasGiven(t *testing.T) {
+	for want, args := range map[string][]string{
+		"tenant set acme --rate=0.5 --burst=7 --routes=*=stripe": {"tenant", "set", "acme", "--rate", "0.5", "--burst", "7", "--routes", "*=stripe"},
+	} {
+		var errs bytes.Buffer
+		parsed, _ := parse(t.Context(), args, streams{&errs, &errs})
+		require.NotNil(t, parsed, errs.String())
+		var doing act
+		doing.is("jo", parsed)
+		require.Equal(t, want, doing.what)
+	}
+}
+
 // TestWithoutARecordNothingIsDone: what cannot be written to the audit is refused.
 func TestWithoutARecordNothingIsDone(t *testing.T) {
 	p := newProven(t)
