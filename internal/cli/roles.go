@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/user"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -97,6 +98,9 @@ var unsaid = []string{"node", "cluster", "cert", "key", "ca", "trust-domain", "d
 // maxSaid bounds what is written of one command, in bytes.
 const maxSaid = 1024
 
+// queryInURL matches a URL up to its query, and the query, which may hold a secret.
+var queryInURL = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^?\s]*)\?\S*`)
+
 // is fills a from a parsed command line.
 func (a *act) is(by string, parsed *kong.Context) {
 	a.by, a.role = by, needs(parsed)
@@ -109,10 +113,8 @@ func (a *act) is(by string, parsed *kong.Context) {
 			words = append(words, fmt.Sprint(at.Positional.Target.Interface()))
 		}
 	}
-	for i, w := range words { // a URL's query may hold a secret
-		if strings.HasPrefix(w, "https://") || strings.HasPrefix(w, "http://") {
-			words[i], _, _ = strings.Cut(w, "?")
-		}
+	for i, w := range words {
+		words[i] = queryInURL.ReplaceAllString(w, "$1")
 	}
 	a.what = strings.Join(strings.Fields(visible(strings.Join(words, " "))), " ")
 	for len(a.what) > maxSaid {

@@ -186,10 +186,14 @@ func TestEachRoleRunsWhatItMay(t *testing.T) {
 	require.Equal(t, "operator jo (treasurer), note: Somebody Else", booked.By)
 }
 
-// TestTheAuditSaysWhatACommandWasGiven: values and not addresses.
+// TestTheAuditSaysWhatACommandWasGiven: values and not addresses, and no query of a URL, wherever the
+// URL stands.
 func TestTheAuditSaysWhatACommandWasGiven(t *testing.T) {
 	for want, args := range map[string][]string{
-		"tenant set acme --rate=0.5 --burst=7 --routes=*=stripe": {"tenant", "set", "acme", "--rate", "0.5", "--burst", "7", "--routes", "*=stripe"},
+		"tenant set acme --rate=0.5 --burst=7 --routes=*=stripe":           {"tenant", "set", "acme", "--rate", "0.5", "--burst", "7", "--routes", "*=stripe"},
+		"reconcile --book=true --statement=https://psp.example/{from}.csv": {"reconcile", "--book", "--statement", "https://psp.example/{from}.csv?code=hush"},
+		"endpoint set acme HTTPS://shop.example/hooks":                     {"endpoint", "set", "acme", "HTTPS://shop.example/hooks?token=hush"},
+		"compensations stop --reason=see https://wiki.example/7 for more":  {"compensations", "stop", "--reason", "see https://wiki.example/7?token=hush for more"},
 	} {
 		var errs bytes.Buffer
 		parsed, _ := parse(t.Context(), args, streams{&errs, &errs})
