@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 
@@ -95,8 +94,9 @@ func withAct(ctx context.Context) (context.Context, *act) {
 // unsaid are flags that say where a command runs. None holds a secret.
 var unsaid = []string{"node", "cluster", "cert", "key", "ca", "trust-domain", "data", "config", "json"}
 
-// maxSaid bounds what is written of one command, in bytes.
-const maxSaid = 1024
+// maxSaid bounds what is written of one command, in bytes: the ids of some hundred rows. A longer one
+// is refused, as the audit would not have all of it.
+const maxSaid = 16 << 10
 
 // queryInURL matches a URL up to its query, and the query, which may hold a secret.
 var queryInURL = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^?\s]*)\?\S*`)
@@ -117,10 +117,6 @@ func (a *act) is(by string, parsed *kong.Context) {
 		words[i] = queryInURL.ReplaceAllString(w, "$1")
 	}
 	a.what = strings.Join(strings.Fields(visible(strings.Join(words, " "))), " ")
-	for len(a.what) > maxSaid {
-		_, size := utf8.DecodeLastRuneInString(a.what)
-		a.what = a.what[:len(a.what)-size]
-	}
 }
 
 // record writes the act of ctx to the audit before it is done, in the first region that
@@ -129,6 +125,9 @@ func (s *store) record(ctx context.Context) error {
 	a, ok := ctx.Value(actKey{}).(*act)
 	if !ok || a.role == apart || a.role < region.RoleOperator || a.recorded {
 		return nil
+	}
+	if len(a.what) > maxSaid {
+		return fmt.Errorf("nothing was done, since the command has %d bytes, and the audit takes at most %d; name fewer rows at a time", len(a.what), maxSaid)
 	}
 	var errs []error
 	for _, home := range s.regions {

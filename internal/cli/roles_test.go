@@ -3,6 +3,8 @@ package cli
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -202,6 +204,28 @@ func TestTheAuditSaysWhatACommandWasGiven(t *testing.T) {
 		doing.is("jo", parsed)
 		require.Equal(t, want, doing.what)
 	}
+}
+
+// TestTheAuditHasEveryRow that a command names, or nothing is done.
+func TestTheAuditHasEveryRow(t *testing.T) {
+	p := newProven(t)
+	c := p.client(region.RoleOperator)
+	var ids []string
+	for i := range 90 {
+		ids = append(ids, fmt.Sprintf("ch_%020d/attempt", i))
+	}
+	retry := func() string {
+		var errs strings.Builder
+		code, err := c.Run(t.Context(), append([]string{"outbox", "retry"}, ids...), io.Discard, &errs)
+		require.NoError(t, err)
+		require.Equal(t, 1, code)
+		return errs.String()
+	}
+	retry()
+	require.Equal(t, []string{"outbox retry [" + strings.Join(ids, " ") + "]"}, p.acts(region.RoleOperator))
+	ids[0] = strings.Repeat("x", maxSaid)
+	require.Contains(t, retry(), "nothing was done, since the command has")
+	require.Len(t, p.acts(region.RoleOperator), 1)
 }
 
 // TestWithoutARecordNothingIsDone: what cannot be written to the audit is refused.
