@@ -43,7 +43,7 @@ func (c *ledgerVerifyCommand) Run(ctx context.Context, io streams) error {
 	if b, here := ctx.Value(nodeKey{}).(node.Belongings); here {
 		bucket = b.Runs
 	}
-	found, unkept, err := kept(ctx, bucket, runs.Run{Kind: runs.Verify, Of: "the books"}, func(k *runs.Kept) (*booksFound, error) {
+	found, unkept, err := kept(ctx, bucket, runs.Run{Kind: runs.Verify, Of: "the books", By: certified(ctx)}, func(k *runs.Kept) (*booksFound, error) {
 		return c.verify(ctx, io, k != nil)
 	}, reportOfBooks)
 	if err != nil {

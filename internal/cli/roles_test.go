@@ -23,6 +23,8 @@ import (
 	"github.com/homeward-io/homeward/internal/lab"
 	"github.com/homeward-io/homeward/internal/lab/devcerts"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/node/buckettest"
+	"github.com/homeward-io/homeward/internal/runs"
 	"github.com/homeward-io/homeward/region"
 	"github.com/homeward-io/homeward/region/admin"
 )
@@ -66,6 +68,7 @@ type proven struct {
 	*testing.T
 	s    *store
 	addr string
+	runs string // its bucket of reports
 	ca   *devcerts.Authority
 }
 
@@ -77,14 +80,14 @@ func newProven(t *testing.T) *proven {
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	ring, err := node.DemoSeal(t.Context(), t.TempDir(), nil)
 	require.NoError(t, err)
-	p := &proven{T: t}
+	p := &proven{T: t, runs: buckettest.New(t)}
 	p.s, err = newStore(t.Context(), d, ring)
 	require.NoError(t, err)
 	p.ca, err = devcerts.NewAuthority(time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 	require.NoError(t, err)
 	certs := p.certs(region.Identity{Region: us, Node: "n1"})
 	mux := http.NewServeMux()
-	admin.New(admin.Config{Node: "n1", Run: atNode(node.Belongings{Deployment: d, Seal: ring}), TLS: true}).Mount(mux)
+	admin.New(admin.Config{Node: "n1", Run: atNode(node.Belongings{Deployment: d, Seal: ring, Runs: p.runs}), TLS: true}).Mount(mux)
 	server := region.NewServer(mux, certs)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -186,6 +189,11 @@ func TestEachRoleRunsWhatItMay(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, "operator jo (treasurer), note: Somebody Else", booked.By)
+	var by []string
+	for _, proof := range keptIn(t, p.runs, runs.Verify) {
+		by = append(by, proof.By)
+	}
+	require.ElementsMatch(t, []string{"operator jo (reader)", "operator jo (operator)", "operator jo (treasurer)"}, by)
 }
 
 // TestTheAuditSaysWhatACommandWasGiven: values and not addresses, and no query of a URL, wherever the
