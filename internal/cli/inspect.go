@@ -93,7 +93,11 @@ func (c *subjectFlags) show(ctx context.Context, io streams, s *store, q inspect
 	if err != nil {
 		return err
 	}
-	r := inspect.Reader{Rows: s.rows, Regions: regions, Policy: claim.DefaultPolicy(), Tenants: s.Tenants, Segments: segments, Digits: psp.MinorDigits}
+	windows, err := s.Windows(ctx)
+	if err != nil {
+		return err
+	}
+	r := inspect.Reader{Rows: s.rows, Regions: regions, Policy: windows, Tenants: s.Tenants, Segments: segments, Digits: psp.MinorDigits}
 	q.Of, q.Tenant = c.Of, c.Tenant
 	h, err := r.Read(ctx, q)
 	switch {

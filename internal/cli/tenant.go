@@ -241,14 +241,17 @@ func (c *tenantMoveRegistrarCommand) Run(ctx context.Context, io streams) error 
 			fmt.Fprintf(io.out, "nothing to do: %s is the registrar of %s\n", c.To, c.ID)
 			return nil
 		}
+		windows, err := db.Windows(ctx)
+		if err != nil {
+			return err
+		}
 		if err := db.MoveRegistrar(ctx, c.ID, c.To); err != nil {
 			return err
 		}
-		policy := claim.DefaultPolicy()
 		fmt.Fprintf(io.out, `%s keeps the pins of %s from now on, instead of %s: every new pin reads it from the tenant's row.
 Pins at %[3]s count, and are looked for there, for as long as there are any: %v as a rule, longer where an outcome is still open.
 Until the last of them is deleted the only other move is the one back to %[3]s.
-`, c.To, c.ID, before.Registrar, policy.PinLife())
+`, c.To, c.ID, before.Registrar, windows.PinLife())
 		return nil
 	})
 }

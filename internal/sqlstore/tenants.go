@@ -256,8 +256,12 @@ func (db *DB) MoveRegistrar(ctx context.Context, tenant, to string) error {
 			return err
 		}
 		if refused != nil && refused.Equal(t.RegistrarMovedAt) {
+			windows, err := db.Windows(ctx) // a tool has no policy of the nodes
+			if err != nil {
+				return err
+			}
 			return fmt.Errorf("tenant %s: pins made before the last move are still at %s and count, or that move is less than a minute old; move back, or wait until housekeeping has removed the last of them: usually %v after the move of %s, and later where an outcome is still owed",
-				tenant, t.PreviousRegistrar, db.policy.PinLife(), t.RegistrarMovedAt.Format("2006-01-02 15:04:05Z"))
+				tenant, t.PreviousRegistrar, windows.PinLife(), t.RegistrarMovedAt.Format("2006-01-02 15:04:05Z"))
 		}
 		n, lost, err := affected(ctx, db, tenantRegistrar, repeatable, moveArgs{TenantID: tenant, Registrar: to, MovedAt: zeronull.Timestamptz(t.RegistrarMovedAt)})
 		db.byID.forget(tenant)
