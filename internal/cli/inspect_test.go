@@ -35,3 +35,14 @@ func TestCommandsKnowThePromisedWindows(t *testing.T) {
 	require.Contains(t, does(t, "tenant", "move-registrar", "acme", "--to", "europe-west1"), "121h0m0s as a rule")
 	refuses(t, []string{"usually 121h0m0s after the move"}, "tenant", "move-registrar", "acme", "--to", "asia-northeast1")
 }
+
+// Commands do not know how long nodes cache tenants. Who revokes a key reads which setting decides.
+func TestCommandsNameTheSettingOfNodes(t *testing.T) {
+	migrated(t, "us-east1")
+	does(t, "tenant", "create", "acme", "--name", "Acme", "--registrar", "us-east1")
+	for _, args := range [][]string{
+		{"rotate-key", "acme"}, {"keys", "acme"}, {"set", "acme", "--default"}, {"set", "acme", "--card-numbers", "mask"}, {"set", "acme", "--routes", "*=stripe"},
+	} {
+		require.Contains(t, does(t, append([]string{"tenant"}, args...)...), "database.tenant_cache", args)
+	}
+}

@@ -67,6 +67,12 @@ func checkRegion(ctx context.Context, db *sqlstore.DB, flag, name string) error 
 	return amongRegions(flag, name, names)
 }
 
+// following says how long nodes may go on with what they have read of tenants: a setting of theirs,
+// which a command does not know.
+func following() string {
+	return fmt.Sprintf("%v (or what their database.tenant_cache says)", sqlstore.DefaultPool().TenantCache)
+}
+
 // unknownTenant adds how to find the right id.
 func unknownTenant(id string, err error) error {
 	if errors.Is(err, claim.ErrUnknownTenant) {
@@ -184,7 +190,7 @@ func (c *tenantRotateKeyCommand) Run(ctx context.Context, io streams) error {
 			return unknownTenant(c.ID, err)
 		}
 		printKey(io, c.ID, key)
-		fmt.Fprintf(io.out, "The tenant's other keys end in %v; nodes may believe them for %v longer.\n", c.Keep, sqlstore.DefaultPool().TenantCache)
+		fmt.Fprintf(io.out, "The tenant's other keys end in %v; nodes may believe them for %s longer.\n", c.Keep, following())
 		return nil
 	})
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/homeward-io/homeward/internal/sqlstore"
 )
 
 type tenantKeysCommand struct {
@@ -77,7 +75,7 @@ func printKeys(io streams, tenant string, all []keyShown) error {
 		fmt.Fprintf(io.out, "tenant %s has no API key; homeward tenant rotate-key %s mints one\n", tenant, tenant)
 	}
 	if ending {
-		fmt.Fprintf(io.out, "Nodes may accept a key for %v after it ends (database.tenant_cache).\n", sqlstore.DefaultPool().TenantCache)
+		fmt.Fprintf(io.out, "Nodes may accept a key for %s after it ends.\n", following())
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func (c *tenantSetCommand) Run(ctx context.Context, io streams) error {
 			if err := db.SetRoutes(ctx, c.ID, *c.Routes); err != nil {
 				return unknownTenant(c.ID, err)
 			}
-			fmt.Fprintf(io.out, "payments of %s go to %s; nodes follow within %v\n", c.ID, cmp.Or(*c.Routes, "the default of the nodes"), sqlstore.DefaultPool().TenantCache)
+			fmt.Fprintf(io.out, "payments of %s go to %s; nodes follow within %s\n", c.ID, cmp.Or(*c.Routes, "the default of the nodes"), following())
 		}
 		if c.CardNumbers == "" {
 			return nil
@@ -72,7 +72,7 @@ func (c *tenantSetCommand) Run(ctx context.Context, io streams) error {
 		if err := db.SetCardNumbers(ctx, c.ID, c.CardNumbers); err != nil {
 			return unknownTenant(c.ID, err)
 		}
-		fmt.Fprintf(io.out, "card numbers in the free text of %s: %s; nodes follow within %v\n", c.ID, c.CardNumbers, sqlstore.DefaultPool().TenantCache)
+		fmt.Fprintf(io.out, "card numbers in the free text of %s: %s; nodes follow within %s\n", c.ID, c.CardNumbers, following())
 		return nil
 	})
 }
@@ -101,6 +101,6 @@ func (c *tenantSetCommand) setRates(ctx context.Context, io streams, db *sqlstor
 	if c.Default {
 		what = fmt.Sprintf("what %s may send is left to the settings of the nodes", c.ID)
 	}
-	fmt.Fprintf(io.out, "%s; nodes may use the former values for %v longer (database.tenant_cache)\n", what, sqlstore.DefaultPool().TenantCache)
+	fmt.Fprintf(io.out, "%s; nodes may use the former values for %s longer\n", what, following())
 	return nil
 }
