@@ -177,7 +177,7 @@ func (l *balanceList) read(ctx context.Context, s *store, region string, after l
 		balance := one.Debits - one.Credits
 		l.Balances = append(l.Balances, balanceRow{
 			region, one.Account, one.Currency, one.Debits, one.Credits, balance, one.Transactions,
-			balance != 0 && strings.HasPrefix(string(one.Account), string(ledger.Suspense(""))),
+			balance != 0 && owes(one.Account),
 		})
 	}
 	if len(all) > len(page) {

@@ -50,6 +50,25 @@ func post(t *testing.T, s *store, tx ledger.Transaction) {
 	require.True(t, posted)
 }
 
+// Nobody is owed anything of a test tenant's suspense: neither a metric nor a report counts it.
+func TestSuspenseIsOfLiveTenants(t *testing.T) {
+	twoBooks(t, func(t *testing.T, flags []string, open func(do func(*store))) {
+		open(func(s *store) {
+			for i, tenant := range []string{"acme", "acme~test", "globex", "globex~test"} {
+				ref := fmt.Sprintf("p%d", i)
+				post(t, s, ledger.Transaction{ID: ledger.GhostID("simulator", ref), Region: "us-east1", Tenant: tenant, Kind: ledger.Ghost, Amount: 7, ProviderRef: ref})
+			}
+			owed, err := suspended(t.Context(), s)
+			require.NoError(t, err)
+			require.Equal(t, map[string]int64{"usd": 14}, owed)
+		})
+		balances := does(t, append([]string{"ledger", "balances"}, flags...)...)
+		require.Regexp(t, `suspense:acme .*LIMBO`, balances)
+		require.Regexp(t, `suspense:acme~test .*\n`, balances)
+		require.NotRegexp(t, `suspense:acme~test .*LIMBO`, balances)
+	})
+}
+
 func TestLedger(t *testing.T) {
 	twoBooks(t, func(t *testing.T, flags []string, open func(do func(*store))) {
 		with := func(args ...string) []string { return append(args, flags...) }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/build"
 	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/reconcile"
@@ -85,7 +86,13 @@ func (v *verdicts) statement(at time.Time, c *reconcile.Comparison) error {
 // suspensePage is how many balances are read at once.
 const suspensePage = 1000
 
-// suspended returns the balances of the suspense accounts, by currency, including
+// owes reports whether an account is what payers are owed: the suspense of a live tenant.
+func owes(a ledger.Account) bool {
+	tenant, ok := strings.CutPrefix(string(a), string(ledger.Suspense("")))
+	return ok && claim.Livemode(tenant)
+}
+
+// suspended returns the balances of the suspense accounts that [owes] says, by currency, including
 // currencies whose debt has become zero.
 func suspended(ctx context.Context, s *store) (map[string]int64, error) {
 	owed := map[string]int64{}
@@ -96,7 +103,7 @@ func suspended(ctx context.Context, s *store) (map[string]int64, error) {
 				return nil, err
 			}
 			for _, b := range page {
-				if strings.HasPrefix(string(b.Account), "suspense:") {
+				if owes(b.Account) {
 					owed[b.Currency] += b.Credits - b.Debits
 				}
 				after = ledger.AccountKey{Account: b.Account, Currency: b.Currency}
