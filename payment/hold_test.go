@@ -235,8 +235,8 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// A charge whose key was canceled, or past its expires_at, is not captured any more, wherever its claim
-// is behind. What was begun before goes on, and so does a cancellation.
+// A charge is no longer captured once its key was canceled or its expires_at has passed, even if its own
+// claim has not canceled it yet. A capture that had begun goes on, and a cancellation still starts.
 func TestAChargeThatIsCalledOffIsNotCaptured(t *testing.T) {
 	const expiring = `{"amount":1000,"capture_method":"manual","currency":"usd","expires_at":"2030-01-01T01:00:00Z","payment_method":"pm_1"}`
 	for name, ends := range map[string]func(*holding){

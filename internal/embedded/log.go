@@ -47,13 +47,14 @@ func (l *logs) file(name string, open func() (vfs.File, error)) (f vfs.File, err
 	if !strings.HasSuffix(name, ".log") {
 		return open()
 	}
-	made := false
-	err = l.try(func() (err error) {
-		f, err = open()
-		made = err == nil
+	err = l.try(func() error {
+		opened, err := open()
+		if err == nil { // with an error, too, opened may not be nil
+			f = opened
+		}
 		return err
 	})
-	if err == nil && !made { // nothing will be written to it
+	if err == nil && f == nil { // nothing will be written to it
 		f, err = vfs.NewMem().Create("log", vfs.WriteCategoryUnspecified)
 	}
 	if err != nil {

@@ -48,7 +48,7 @@ func (n *Node) compareAudit(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the restore row: %w", err)
 	}
-	if was.Withholds() { // a restore has begun meanwhile
+	if was.Withholds() { // an operator or another node has begun a restore
 		return n.guard.Read(ctx)
 	}
 	var ahead []*audit.AheadError
