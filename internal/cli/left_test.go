@@ -135,6 +135,6 @@ func TestOldBooksHaveLeft(t *testing.T) {
 	require.Contains(t, out, "left: what has left in europe-west1: changed: ")
 	code, out, errs = homeward(t, "audit", "show", "--data", dir, "order-1")
 	require.Zero(t, code)
-	require.Contains(t, out, "charged once, its claim is forgotten", "its audit still has it")
+	require.Contains(t, out, "charged once, its key is free again", "its audit still has it")
 	require.Contains(t, errs, "not read: segment europe-west1/")
 }

@@ -223,7 +223,7 @@ func TestVerdicts(t *testing.T) {
 			func(w *world, rec claim.Record) {
 				w.settle(rec, claim.Verdict{Outcome: &claim.Released{Reason: "insufficient_funds"}})
 			},
-			"declined once (insufficient_funds), no money moved, may be tried again; home europe-west1", "nothing: the merchant",
+			"declined once (insufficient_funds), may be tried again, no money moved; home europe-west1", "nothing: the merchant",
 		},
 		"parked": {
 			func(w *world, rec claim.Record) {
@@ -426,6 +426,85 @@ func TestAHomeThatCannotBeReached(t *testing.T) {
 	require.Error(t, err)
 	require.NotErrorIs(t, err, inspect.ErrNotFound)
 	require.ErrorContains(t, err, fmt.Sprintf("claim of %s at europe-west1", id))
+}
+
+// A verdict says nothing about rows that were not read: neither that there was no claim, nor that no
+// money moved.
+func TestWhatWasNotReadIsNotDenied(t *testing.T) {
+	const end = "; not everything could be read"
+	for name, c := range map[string]struct {
+		home          string
+		outcome       claim.Outcome // nil: the claim is in flight
+		later         time.Duration // then the key's home sweeps what is older than its windows
+		verdict, next string
+	}{
+		"the claim of a pinned key": {eu, nil, 0,
+			"pinned, and whether it was claimed could not be read; home europe-west1", "inspect it again once everything can be read"},
+		"books beside a hard decline": {us, &claim.Refused{Reason: "stolen_card"}, 0,
+			"declined for good (stolen_card), and what moved could not be read; home us-east1", ""},
+		"books beside a soft decline": {us, &claim.Released{Reason: "insufficient_funds"}, 0,
+			"declined once (insufficient_funds), may be tried again, and what moved could not be read; home us-east1", "nothing: the merchant may send the same request again"},
+		"books of an old decline": {us, &claim.Refused{Reason: "stolen_card"}, 10 * 24 * time.Hour,
+			"declined (stolen_card), its key is free again, and what moved could not be read; home us-east1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			code := claim.RegionCode(1)
+			if c.home == eu {
+				code = 2
+			}
+			key := claim.Key{Tenant: "acme", Value: "k"}
+			_, err := w.view.Pin(t.Context(), key, c.home)
+			require.NoError(t, err)
+			id := object(t, code)
+			if rec := w.begin("acme", "k", c.home, id); c.outcome != nil {
+				w.settle(rec, claim.Verdict{Outcome: c.outcome})
+			}
+			of := "k"
+			if c.later > 0 {
+				of = id
+			}
+			for ; c.later > 0; c.later -= 24 * time.Hour {
+				w.now = w.now.Add(24 * time.Hour)
+				_, err := w.db.Sweep(t.Context(), 100)
+				require.NoError(t, err)
+			}
+			w.network.Cut(us, eu)
+			h, err := w.reader().Read(t.Context(), inspect.Query{Of: of, Tenant: "acme"})
+			require.NoError(t, err)
+			require.Equal(t, c.verdict+end, h.Verdict)
+			require.Equal(t, c.next, h.Next)
+		})
+	}
+}
+
+// claimless fails each read of a claim.
+type claimless struct{ inspect.Rows }
+
+func (claimless) Get(context.Context, claim.Key, string) (rec claim.Record, now time.Time, found bool, err error) {
+	return rec, now, false, context.DeadlineExceeded
+}
+
+func (claimless) ByObject(context.Context, string, string) (rec claim.Record, found bool, err error) {
+	return rec, false, context.DeadlineExceeded
+}
+
+// A claim that was not read makes no key free: by its audit, its bookings, and what is remembered of it.
+func TestAnUnreadClaimFreesNoKey(t *testing.T) {
+	w := newWorld(t)
+	paid, refused := object(t, 2), object(t, 2)
+	w.charged(w.begin("acme", "paid", eu, paid))
+	w.settle(w.begin("acme", "refused", eu, refused), claim.Verdict{Outcome: &claim.Refused{Reason: "stolen_card"}})
+	r := w.reader()
+	r.Rows = claimless{r.Rows}
+	for of, verdict := range map[string]string{
+		"paid": "charged once", paid: "charged once", "refused": "declined (stolen_card)", refused: "declined (stolen_card)",
+	} {
+		h, err := r.Read(t.Context(), inspect.Query{Of: of, Tenant: "acme"})
+		require.NoError(t, err)
+		require.Contains(t, h.Verdict, verdict+", and its claim could not be read")
+		require.NotContains(t, h.Verdict, "free")
+	}
 }
 
 // What rows have forgotten segments still have: by key, by object, with its tenant or

@@ -105,6 +105,8 @@ type gathering struct {
 	unpaid *claim.Unpaid
 	now    time.Time
 	booked []ledger.Transaction
+	// claimUnread and booksUnread: rows that were not read may have a claim, or bookings.
+	claimUnread, booksUnread bool
 	// exported is the audit from segments.
 	exported []audit.Found
 }
@@ -160,6 +162,7 @@ func (g *gathering) findObject(ctx context.Context, q Query, code claim.RegionCo
 	rec, found, err := g.r.Rows.ByObject(ctx, home, q.Of)
 	switch {
 	case err != nil:
+		g.claimUnread = true
 		g.missing("claim of "+q.Of+" at "+home, err)
 	case found:
 		g.h.Tenant, g.h.Key = rec.Key.Tenant, rec.Key.Value
@@ -176,6 +179,7 @@ func (g *gathering) findKey(ctx context.Context) error {
 		rec, now, found, err := g.r.Rows.Get(ctx, key, home)
 		switch {
 		case err != nil:
+			g.claimUnread = true
 			g.missing("claim at "+home, err)
 			continue
 		case g.now.IsZero():
@@ -331,6 +335,7 @@ func (g *gathering) books(ctx context.Context) {
 		regions[i] = r.Name
 	}
 	all, missing := ledger.Everything(ctx, g.r.Rows, regions, g.h.Object)
+	g.booksUnread = len(missing) > 0
 	for _, err := range missing {
 		g.h.Missing = append(g.h.Missing, err.Error())
 	}
@@ -339,6 +344,7 @@ func (g *gathering) books(ctx context.Context) {
 		if err != nil {
 			g.missing("books in segments", err)
 		}
+		g.booksUnread = g.booksUnread || err != nil || len(doubts) > 0
 		g.h.Missing = append(g.h.Missing, doubts...)
 		all = append(left, all...) // what has left is older
 	}

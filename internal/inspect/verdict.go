@@ -113,6 +113,7 @@ const waitsForCapture = "requires_capture"
 const (
 	nextWait    = "wait: the outbox asks the provider by itself"
 	nextRetry   = "nothing: the merchant may send the same request again"
+	nextRead    = "inspect it again once everything can be read"
 	nextNothing = ""
 )
 
@@ -131,7 +132,7 @@ func (g *gathering) outcome() (what, next string) {
 	case c.state == claim.Completed:
 		return verb(c.Operation) + " once" + g.takenBack(), nextNothing
 	case c.state == claim.FailedRetry:
-		return "declined " + times(int(c.Generation)) + reason(c.Reason) + ", no money moved, may be tried again" + g.takenBack(), nextRetry
+		return "declined " + times(int(c.Generation)) + reason(c.Reason) + ", may be tried again" + g.notMoved(), nextRetry
 	case c.Reason == claim.ReasonOutcomeUnknown:
 		return fmt.Sprintf("given up on after %s with the outcome unknown", count(int(c.Attempts), "attempt")) + g.takenBack(),
 			"compare with the provider's statement: homeward reconcile; a charge that surfaces is refunded"
@@ -179,34 +180,49 @@ func (g *gathering) open(c *Claim) (what, next string) {
 func (g *gathering) without() (what, next string) {
 	switch b := g.booking(); {
 	case b != nil:
-		return verb(string(b.Kind)) + " once, its key is free again" + g.takenBack(), nextNothing
+		return verb(string(b.Kind)) + " once" + g.free() + g.takenBack(), nextNothing
 	case g.unpaid != nil && g.unpaid.Reason == claim.ReasonOutcomeUnknown:
-		return "given up on with the outcome unknown, its key is free again" + g.takenBack(), "compare with the provider's statement: homeward reconcile"
+		return "given up on with the outcome unknown" + g.free() + g.takenBack(), "compare with the provider's statement: homeward reconcile"
 	case g.unpaid != nil:
-		return "declined" + reason(g.unpaid.Reason) + g.notMoved() + ", its key is free again", nextNothing
+		return "declined" + reason(g.unpaid.Reason) + g.free() + g.notMoved(), nextNothing
 	}
 	for i := len(g.h.Timeline) - 1; i >= 0; i-- {
 		switch e := &g.h.Timeline[i]; {
 		case e.Event == claim.EventSettled && slices.ContainsFunc(g.h.Timeline[:i], func(a Entry) bool { // in one step, at one time
 			return a.Event == claim.EventAttempt && a.Detail == claim.OutcomeDone && a.Fence == e.Fence && a.At.Equal(e.At)
 		}):
-			return verb(g.operation()) + " once, its claim is forgotten", nextNothing
+			return verb(g.operation()) + " once" + g.free(), nextNothing
 		case e.Event == claim.EventGivenUp:
-			return "given up on with the outcome unknown, its claim is forgotten", nextNothing
+			return "given up on with the outcome unknown" + g.free(), nextNothing
 		case e.Event == claim.EventSettled, e.Event == claim.EventReleased:
-			return "declined" + reason(e.Detail) + ", its claim is forgotten", nextNothing
+			return "declined" + reason(e.Detail) + g.free(), nextNothing
 		}
 	}
 	if len(g.h.Timeline) > 0 {
 		return "begun, and what came of it is not in what was read", nextNothing
 	}
+	if len(g.h.Missing) > 0 {
+		return "pinned, and whether it was claimed could not be read", nextRead
+	}
 	return "pinned and never claimed: nothing was sent to the provider", nextRetry
 }
 
-// notMoved states that no money moved, or what moved all the same.
+// free states that the key has no claim, unless that was not read.
+func (g *gathering) free() string {
+	if g.claimUnread {
+		return ", and its claim could not be read"
+	}
+	return ", its key is free again"
+}
+
+// notMoved states that no money moved, or what moved all the same. A ghost may be in the books of any
+// region.
 func (g *gathering) notMoved() string {
-	if back := g.takenBack(); back != "" {
+	switch back := g.takenBack(); {
+	case back != "":
 		return back
+	case g.booksUnread:
+		return ", and what moved could not be read"
 	}
 	return ", no money moved"
 }
