@@ -208,6 +208,7 @@ func TestAGatewayWhoseStoreIsAway(t *testing.T) {
 func TestAGatewaysErrorsSpeakTheRoutesDialect(t *testing.T) {
 	t.Parallel()
 	u := newUpstream(t)
+	u.Config.SetKeepAlivesEnabled(false) // on a kept connection a request may count as sent, although it broke
 	g := startGateway(t, u.URL, ruled(func(s *gateway.Settings) {
 		for _, profile := range []string{"stripe", "adyen", "acp"} {
 			s.Routes = append(s.Routes, gateway.Route{Match: "POST /" + profile, Profile: profile})
@@ -237,7 +238,6 @@ func TestAGatewaysErrorsSpeakTheRoutesDialect(t *testing.T) {
 		}
 	}
 	u.Listener.Close()
-	u.CloseClientConnections()
 	got, err := post(g.ctx, g.bases[us], "/stripe", orderKey(), "{}")
 	require.NoError(t, err)
 	require.Equal(t, []any{502, "application/json", "true"}, []any{got.status, got.header.Get("Content-Type"), got.header.Get("Stripe-Should-Retry")}, got.body)
@@ -249,6 +249,7 @@ func TestAGatewaysErrorsSpeakTheRoutesDialect(t *testing.T) {
 func TestAGatewaysKeyIsCanceled(t *testing.T) {
 	t.Parallel()
 	u := newUpstream(t)
+	u.Config.SetKeepAlivesEnabled(false) // on a kept connection a request may count as sent, although it broke
 	g := startGateway(t, u.URL)
 	cancel := func(region, key string) *reply {
 		got, err := post(g.ctx, g.bases[region], "/_homeward/idempotency-keys/"+key+"/cancel", "", "{}")
@@ -271,7 +272,6 @@ func TestAGatewaysKeyIsCanceled(t *testing.T) {
 	require.Equal(t, first.body, final(g.ctx, t, g.bases[eu], "/orders", used, "{}").body)
 
 	u.Listener.Close()
-	u.CloseClientConnections()
 	away := orderKey()
 	unsent, err := post(g.ctx, g.bases[us], "/orders", away, "{}")
 	require.NoError(t, err)
