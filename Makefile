@@ -53,12 +53,13 @@ LONG = $(shell grep -rlE --include='*_test.go' --exclude-dir=node_modules --excl
 rooms = $(sort $(foreach t,$(LONG),$(firstword $(subst :, ,$(t)))))
 named = $(subst $() ,|,$(sort $(foreach t,$(LONG),$(lastword $(subst :, ,$(t))))))
 
-# test-all runs all of e2e on PostgreSQL beside the others: make test has run it on the embedded store. TestStories runs on both.
+# test-all runs all of e2e on PostgreSQL beside the others: make test has run it on the embedded store. TestStories runs on both,
+# and the clients' packages have no store.
 test-all: $(if $(ONLY),,test) ## Run the long tests in full, too, without the race detector: storms, drills, crash tables, stories, the docs' commands, on both stores (ONLY=TestStorm: that one alone, and what it prints).
 ifdef ONLY
 	$(GO) test $(or $(patsubst %:$(ONLY),%,$(filter %:$(ONLY),$(LONG))),$(error there is no long test $(ONLY))) -run '^$(ONLY)$$' -count 1 -v -timeout 60m
 else
-	HOMEWARD_TEST_STORE=sql $(GO) test -timeout 60m ./e2e -skip '^TestStories$$' & sql=$$!; \
+	HOMEWARD_TEST_STORE=sql $(GO) test -timeout 60m ./e2e -skip '^(TestStories|Test(Python|TypeScript)Package)$$' & sql=$$!; \
 	$(GO) test -timeout 60m $(rooms) -run '^($(named))$$'; rest=$$?; wait $$sql && exit $$rest
 endif
 
