@@ -142,10 +142,9 @@ func (x *Exporter) Round(ctx context.Context) (s Status, err error) {
 			continue
 		}
 		to := x.end(&c)
-		due := to.Add(max(x.c.Policy.Settle, x.c.Store.AuditAge()))
+		due := x.due(&c)
 		s.Exported, s.Lag = c.From, max(0, now.Sub(due))
 		if now.Before(due) {
-			s.Lag = 0
 			if err = x.sweep(ctx, c, now, &s); err == nil {
 				err = x.leave(ctx, now, &s)
 			}
@@ -155,6 +154,24 @@ func (x *Exporter) Round(ctx context.Context) (s Status, err error) {
 			return s, err
 		}
 	}
+}
+
+// due returns when the window that c is in is exported.
+func (x *Exporter) due(c *Chain) time.Time {
+	return x.end(c).Add(max(x.c.Policy.Settle, x.c.Store.AuditAge()))
+}
+
+// Behind returns the progress of the export as the store has it, for who could not begin a round. It
+// writes nothing, and needs no bucket.
+func (x *Exporter) Behind(ctx context.Context) (s Status, err error) {
+	c, now, found, err := x.c.Store.AuditChain(ctx, x.c.Home)
+	if err == nil && !found {
+		c.From, err = x.oldest(ctx, now)
+	}
+	if err != nil {
+		return s, err
+	}
+	return Status{Exported: c.From, Lag: max(0, now.Sub(x.due(&c)))}, nil
 }
 
 // Finish exports all rows, in a window that ends now. No node may run, as its later
@@ -216,14 +233,14 @@ func (x *Exporter) end(c *Chain) time.Time {
 	return c.From.UTC().Truncate(x.c.Policy.Window).Add(x.c.Policy.Window)
 }
 
-// begin creates the chain, from the window of the oldest row on. Pages may lack rows that are younger
+// oldest returns the beginning of the window of the oldest row. Pages may lack rows that are younger
 // than AuditAge: their windows are after it in any case.
-func (x *Exporter) begin(ctx context.Context, now time.Time) error {
+func (x *Exporter) oldest(ctx context.Context, now time.Time) (time.Time, error) {
 	oldest := now.Add(-x.c.Store.AuditAge())
 	for after, more := (Position{}), true; more; {
 		page, err := x.c.Store.AuditPage(ctx, x.c.Home, time.Time{}, oldest, after, x.c.Page)
 		if err != nil {
-			return err
+			return oldest, err
 		}
 		for i := range page.Entries {
 			if at := page.Entries[i].At; at.Before(oldest) {
@@ -232,7 +249,15 @@ func (x *Exporter) begin(ctx context.Context, now time.Time) error {
 		}
 		after, more = page.Next, page.More
 	}
-	from := oldest.UTC().Truncate(x.c.Policy.Window)
+	return oldest.UTC().Truncate(x.c.Policy.Window), nil
+}
+
+// begin creates the chain, from the window of the oldest row on.
+func (x *Exporter) begin(ctx context.Context, now time.Time) error {
+	from, err := x.oldest(ctx, now)
+	if err != nil {
+		return err
+	}
 	x.c.Logger.Info("the audit export begins", "home", x.c.Home, "from", from)
 	return x.advance(ctx, 0, Chain{From: from})
 }

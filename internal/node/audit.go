@@ -294,6 +294,10 @@ func (x *exports) round(ctx context.Context, home string) (done exported, err er
 	if ctx.Err() != nil {
 		return done, ctx.Err()
 	}
+	if err != nil && status.Exported.IsZero() { // not begun: the bucket, or a person, is waited for
+		behind, berr := e.Behind(ctx)
+		status, err = behind, errors.Join(err, berr)
+	}
 	e.trouble.note(err)
 	x.segments.Add(int64(status.Segments))
 	x.lost.Add(int64(status.RepliesLost))

@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -9,11 +11,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/internal/deployment"
+	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/node/buckettest"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/region"
@@ -108,4 +115,38 @@ func TestAClusterExportsItsAudit(t *testing.T) {
 		require.NoError(c, err)
 		require.Empty(c, r.Failures)
 	}, 20*time.Second, 50*time.Millisecond)
+}
+
+// awayBucket cannot be listed, as under a key that was revoked.
+type awayBucket struct{ audit.Objects }
+
+func (awayBucket) List(context.Context, string, func(string) error) error {
+	return errors.New("AccessDenied")
+}
+
+// An export that cannot even look at its bucket is behind, and says so, from its first round on.
+func TestAnExportWithoutItsBucketHasALag(t *testing.T) {
+	const home = "us-east1"
+	policy := claim.DefaultPolicy()
+	ahead := time.Duration(0)
+	db, err := embedded.Open(embedded.Config{Dir: t.TempDir(), Policy: policy, Regions: []claim.Region{{Name: home, Code: 1}}, Clock: func() time.Time { return time.Now().Add(ahead) }})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	d := deployment.Embedded(db)
+	store, err := d.Region(home)
+	require.NoError(t, err)
+	require.NoError(t, d.PutTenant(t.Context(), claim.Tenant{ID: "acme", Name: "Acme", Registrar: home}))
+	_, err = store.Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: "acme", Value: "k1"}, home, "100", "node-1", "ch_k1"))
+	require.NoError(t, err)
+	ahead = 72 * time.Hour
+	_, keys, err := DemoAudit(t.TempDir(), DefaultAudit())
+	require.NoError(t, err)
+	n := &Node{c: Config{Name: "node-1", Region: home, Store: store, AuditKeys: keys, AuditObjects: awayBucket{}, Tuning: DefaultTuning()}, log: slog.New(slog.DiscardHandler), deployment: uuid.New()}
+	none := (*meter.Set)(nil)
+	x := &exports{n: n, segments: none.Counter(meter.AuditSegments), lost: none.Counter(meter.AuditLost), of: map[string]*homeExport{}}
+	done, err := x.round(t.Context(), home)
+	require.NoError(t, err)
+	lag, ok := done.lag()
+	require.True(t, ok, "nothing is reported, and no alert fires")
+	require.Greater(t, lag, 24*time.Hour)
 }
