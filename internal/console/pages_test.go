@@ -9,10 +9,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -333,6 +335,47 @@ func TestAKeysUnreadableParts(t *testing.T) {
 	hs.h.Missing = []string{"pin: the database does not answer"}
 	h := newTestConsole(t, Config{Deployment: &deployment{all: threeRegions()}, History: hs})
 	require.Contains(t, get(t, h, "/key?tenant=acme&q=order-1").Body.String(), "Not read: pin: the database does not answer")
+}
+
+// busy has more parked rows and unknown outcomes of test tenants than a page reads.
+type busy struct{ *rows }
+
+func (b busy) Queue(q outbox.Queue) outbox.Store { return busyQueue{b.rows.Queue(q)} }
+
+func (b busy) Unknown(_ context.Context, _ string, limit int) ([]claim.Record, error) {
+	return slices.Repeat([]claim.Record{{Key: claim.Key{Tenant: claim.TestTenant("acme")}}}, limit), nil
+}
+
+type busyQueue struct{ outbox.Store }
+
+func (busyQueue) Depth(context.Context, string) (outbox.Depth, error) {
+	return outbox.Depth{Parked: 1000}, nil
+}
+
+func (busyQueue) Parked(_ context.Context, _, _ string, limit int) ([]outbox.Message, error) {
+	return slices.Repeat([]outbox.Message{{Tenant: claim.TestTenant("acme")}}, limit), nil
+}
+
+// TestNoPageDeniesWhatItHasNotRead: a page says that there is nothing only if it has read everything.
+func TestNoPageDeniesWhatItHasNotRead(t *testing.T) {
+	bucket := &fakeRuns{err: errors.New("the bucket is away")}
+	d := &deployment{all: threeRegions()}
+	away := newTestConsole(t, Config{Deployment: d, Queues: &rows{away: us}, Runs: bucket})
+	full := newTestConsole(t, Config{Deployment: d, Queues: busy{&rows{}}})
+	for path, denial := range map[string]string{
+		"/unknown":        "No outcome is unknown",
+		"/queues":         "Nothing is parked",
+		"/drills":         "There is no report",
+		"/reconciliation": "Nothing has been compared",
+	} {
+		body := get(t, away, path).Body.String()
+		assert.Contains(t, body, "cannot be read now", path)
+		assert.NotContains(t, body, denial)
+		if body := get(t, full, path).Body.String(); path == "/unknown" || path == "/queues" {
+			assert.NotContains(t, body, denial)
+			assert.Contains(t, body, "There are more than were read", path)
+		}
+	}
 }
 
 // TestASwitchShowsOneSide: every page shows what live tenants have, or what test tenants have, as the

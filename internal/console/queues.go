@@ -81,7 +81,7 @@ func (r rowView) RequeueURL() string {
 type queuesView struct {
 	Queues  []queueView
 	Parked  []rowView
-	More    bool // there are more parked rows than are listed
+	More    bool // there are more parked rows, of either side, than were read
 	Failing []rowView
 	Notice  string
 }
@@ -291,6 +291,8 @@ type unknownView struct {
 type unknownsView struct {
 	Open   []unknownView
 	Parked []rowView
+	// More: there are more, of either side, than were read.
+	More bool
 }
 
 // unknownPage shows the unknown outcomes, oldest first.
@@ -300,18 +302,20 @@ func (s *console) unknownPage(r *http.Request, p *page) error {
 		return err
 	}
 	read, errs := inEach(regions, func(region string) (v unknownsView, err error) {
-		all, err := s.Queues.Unknown(r.Context(), region, unknownRows)
+		all, err := s.Queues.Unknown(r.Context(), region, unknownRows+1) // one more shows whether there are more
 		if err != nil {
 			return v, err
 		}
-		for _, rec := range all {
+		v.More = len(all) > unknownRows
+		for _, rec := range all[:min(len(all), unknownRows)] {
 			v.Open = append(v.Open, unknownView{
 				Home: region, Tenant: rec.Key.Tenant, Key: rec.Key.Value, Object: rec.Minted.ID, Operation: rec.Operation, Reason: rec.Reason,
 				FirstUse: rec.FirstUse, Next: rec.LeaseUntil, Attempts: rec.Attempts, Unknowns: rec.Unknowns, Held: rec.Holder != "",
 			})
 		}
-		parked, err := s.Queues.Queue(outbox.ProviderCalls).Parked(r.Context(), region, "", queueRows)
-		for _, m := range parked {
+		parked, err := s.Queues.Queue(outbox.ProviderCalls).Parked(r.Context(), region, "", queueRows+1)
+		v.More = v.More || len(parked) > queueRows
+		for _, m := range parked[:min(len(parked), queueRows)] {
 			v.Parked = append(v.Parked, newRowView(outbox.ProviderCalls, m))
 		}
 		return v, err
@@ -319,6 +323,7 @@ func (s *console) unknownPage(r *http.Request, p *page) error {
 	v := &unknownsView{}
 	for _, one := range read {
 		v.Open, v.Parked = append(v.Open, one.Open...), append(v.Parked, one.Parked...)
+		v.More = v.More || one.More
 	}
 	v.Open = ofSide(p, v.Open, func(u *unknownView) string { return u.Tenant })
 	v.Parked = ofSide(p, v.Parked, (*rowView).tenant)
