@@ -280,6 +280,9 @@ func (c *outboxRetryCommand) retryAll(ctx context.Context, io streams, all []sta
 		n, err := c.retryQueue(ctx, s)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s of %s: %w", s.queue, s.region, err))
+			if n == 0 {
+				continue
+			}
 		}
 		fmt.Fprintf(io.out, "%d rows are due now in %s of %s\n", n, s.queue, s.region)
 	}

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -143,6 +145,20 @@ func TestOutbox(t *testing.T) {
 		refuses(t, []string{"--tenant"}, with("retry", "ch_1", "--tenant", "acme")...)
 		refuses(t, []string{"--reason"}, with("park", "ch_1", "--reason", " ")...)
 	})
+}
+
+// awayStall cannot be read.
+type awayStall struct{ outbox.Store }
+
+func (awayStall) Parked(context.Context, string, string, int) ([]outbox.Message, error) {
+	return nil, errors.New("the region is away")
+}
+
+func TestRetryOfAllCountsNothingThatWasNotRead(t *testing.T) {
+	var out strings.Builder
+	err := (&outboxRetryCommand{}).retryAll(t.Context(), streams{out: &out}, []stall{{awayStall{}, outbox.Events, "us-east1"}})
+	require.EqualError(t, err, "events of us-east1: the region is away")
+	require.Empty(t, out.String())
 }
 
 func TestOutboxOfADirectoryThatHoldsNone(t *testing.T) {
