@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/homeward-io/homeward/internal/node"
@@ -37,6 +38,7 @@ func (c *gatewayReportCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	since := time.Now().AddDate(0, 0, -c.Days)
+	more := len(all) == maxReports && all[len(all)-1].Began.After(since)
 	all = slices.DeleteFunc(all, func(r runs.Run) bool { return r.Began.Before(since) })
 	if len(all) == 0 {
 		fmt.Fprintf(io.out, "There is no report of the last %d days. A gateway with --mode shadow, or gateway.mode in its settings, makes them.\n", c.Days)
@@ -54,7 +56,12 @@ func (c *gatewayReportCommand) Run(ctx context.Context, io streams) error {
 		l.row(cells...)
 	}
 	slices.Reverse(all) // the oldest first
+	var unread []string
 	for _, r := range all {
+		if len(r.Figures) == 0 && r.Verdict == runs.Unknown {
+			unread = append(unread, fmt.Sprintf("%s %s", moment(r.Began), visible(r.Sentence)))
+			continue
+		}
 		counts := make([]int, len(figures))
 		for _, f := range r.Figures {
 			if i := slices.Index(figures, f.Name); i >= 0 {
@@ -64,7 +71,7 @@ func (c *gatewayReportCommand) Run(ctx context.Context, io streams) error {
 		}
 		line(r.Began, r.By, counts)
 	}
-	if len(all) > 1 {
+	if len(all) > 1 && len(unread) == 0 && !more {
 		line("all", "", sums)
 	}
 	if err := l.Flush(); err != nil {
@@ -74,6 +81,12 @@ func (c *gatewayReportCommand) Run(ctx context.Context, io streams) error {
 		for _, text := range r.Findings {
 			fmt.Fprintf(io.out, "%s %s\n", r.Began.UTC().Format(time.DateOnly), visible(text))
 		}
+	}
+	if more {
+		unread = append(unread, fmt.Sprintf("There are more than the %d latest reports, which were read; look back fewer days with --days.", maxReports))
+	}
+	if len(unread) > 0 {
+		return errors.New("not every report was read:\n" + strings.Join(unread, "\n"))
 	}
 	return nil
 }

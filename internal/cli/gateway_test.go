@@ -209,6 +209,15 @@ func TestTheGatewaysShadow(t *testing.T) {
 	said := report()
 	require.Regexp(t, `\s2\s+1\s+[01]\s+[01]\s+0\s+0\s+1\s+0\n`, said)
 	require.Contains(t, said, "POST /orders, key order-17: came again ")
+
+	// A report that cannot be read is no report of zeros.
+	dir := strings.TrimPrefix(runsOf(data), "file://")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "shadow", fmt.Sprintf("%013d-%s-00000000.json", 9_999_999_999_999-time.Now().UnixMilli(), time.Now().UTC().Format("20060102T150405Z"))), []byte("{"), 0o600))
+	code, said, errs := homeward(t, "gateway", "report", "--data", data)
+	require.Equal(t, 1, code)
+	require.Contains(t, errs, "The report cannot be read: ")
+	require.NotRegexp(t, `\s0\s+0\s+0\s+0\s+0\s+0\s+0\s+0\n`, said)
+	require.NotContains(t, said, "all ", "a sum of what was read")
 }
 
 // curls pastes the lines that call curl, and returns them with their answers.
