@@ -161,8 +161,8 @@ func (x *Exporter) due(c *Chain) time.Time {
 	return x.end(c).Add(max(x.c.Policy.Settle, x.c.Store.AuditAge()))
 }
 
-// Behind returns the progress of the export as the store has it, for who could not begin a round. It
-// writes nothing, and needs no bucket.
+// Behind returns the progress of the export as the store has it, for a caller that could not begin a
+// round. It writes nothing, and needs no bucket.
 func (x *Exporter) Behind(ctx context.Context) (s Status, err error) {
 	c, now, found, err := x.c.Store.AuditChain(ctx, x.c.Home)
 	if err == nil && !found {
