@@ -294,7 +294,7 @@ func (x *exports) round(ctx context.Context, home string) (done exported, err er
 	if ctx.Err() != nil {
 		return done, ctx.Err()
 	}
-	if err != nil && status.Exported.IsZero() { // not begun: the bucket, or a person, is waited for
+	if err != nil && status.Exported.IsZero() { // the round has not begun: it waits for the bucket or for a person
 		behind, berr := e.Behind(ctx)
 		status, err = behind, errors.Join(err, berr)
 	}
