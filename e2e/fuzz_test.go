@@ -270,7 +270,7 @@ func FuzzGateway(f *testing.F) {
 		{"POST /orders" + key + "\nContent-Type: application/json", `{"a":1}`, "HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nLocation: /orders/1\r\nContent-Length: 7\r\n\r\n{\"n\":1}"},
 		{"PATCH /orders/7?x=%2F" + key + "\nContent-Type: application/x-www-form-urlencoded", `a[]=1&a[]=2`, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n3\r\nabc\r\n0\r\nX: 1\r\n\r\n"},
 		{"POST /" + key, ``, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 204 No Content\r\nETag: \"1\"\r\n\r\n"},
-		{"POST /" + key + "\nAccept-Encoding: gzip", `x`, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nVary: Accept-Encoding\r\nContent-Length: 2\r\n\r\n\x1f\x8b"},
+		{"POST /" + key + "\nAccept-Encoding: gzip", `x`, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nVary: Accept-Encoding\r\nVary: Origin\r\nContent-Length: 2\r\n\r\n\x1f\x8b"},
 		{"POST /" + key, `x`, "HTTP/1.0 302 Found\r\nLocation: //b/\r\nCache-Control: no-store\r\nSet-Cookie: a=b\r\n\r\nto the end"},
 		{"POST /" + key, `x`, "HTTP/1.1 422 \r\nContent-Length: 3\r\n\r\n{}\n"},
 		{"POST /" + key, `x`, "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"},

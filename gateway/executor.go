@@ -176,8 +176,11 @@ func (c *try) response(ctx context.Context, a *answer) claim.Response {
 		c.g.log.WarnContext(ctx, "the upstream's reply is too long to be kept; its callers get it without the body", "object", c.Record.Minted.ID, "status", a.status)
 	}
 	for _, name := range keptWith(c.with.Keep) {
-		if values := a.header[name]; len(values) > 0 && !(drop && strings.HasPrefix(name, "Content-")) {
-			reply.Header = append(reply.Header, claim.HeaderField{Name: name, Value: strings.Join(values, ", ")})
+		if drop && strings.HasPrefix(name, "Content-") {
+			continue
+		}
+		for _, value := range a.header[name] {
+			reply.Header = append(reply.Header, claim.HeaderField{Name: name, Value: value})
 		}
 	}
 	return reply

@@ -129,7 +129,7 @@ func TestAReplyIsKeptByteForByte(t *testing.T) {
 	defer upstream.Close()
 	got := attempt(t, newGateway(t, upstream.URL), post("/orders", "{}")).(*claim.Done)
 	require.Equal(t, claim.Response{Status: 201, Body: packed.Bytes(), Header: []claim.HeaderField{
-		{Name: "Content-Encoding", Value: "gzip"}, {Name: "Content-Type", Value: "application/json"}, {Name: "Link", Value: "</a>; rel=a, </b>; rel=b"},
+		{Name: "Content-Encoding", Value: "gzip"}, {Name: "Content-Type", Value: "application/json"}, {Name: "Link", Value: "</a>; rel=a"}, {Name: "Link", Value: "</b>; rel=b"},
 	}}, got.Response)
 }
 

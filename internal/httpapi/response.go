@@ -84,9 +84,13 @@ func (res *response) sendReply(reply *claim.Reply) {
 		res.set(headerReplayed, "true")
 		res.set(headerOriginalRequest, timestamp(reply.FirstUse))
 	}
-	res.Header()["Content-Type"] = nil // else net/http guesses one where the reply has none
+	h := res.Header()
+	h["Content-Type"] = nil // else net/http guesses one where the reply has none
 	for _, f := range reply.Response.Header {
-		res.Header().Set(f.Name, f.Value)
+		h.Del(f.Name)
+	}
+	for _, f := range reply.Response.Header { // a name may stand more than once
+		h.Add(f.Name, f.Value)
 	}
 	res.WriteHeader(reply.Response.Status)
 	_, _ = res.Write(body) // as in send
