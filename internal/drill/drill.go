@@ -302,6 +302,9 @@ func (d *drill) judgement(ctx context.Context, how string) (*Report, error) {
 	}
 	judge(&r.Verdict, payments, effects, d.base)
 	r.Verdict.Compared, r.Verdict.OpenClaims = compared, open
+	if r.Verdict.Phases[outage].New.Calls == 0 {
+		unread = errors.Join(unread, errors.New("no new payment fell into the outage; ask for more requests per second, or for longer"))
+	}
 	if unread != nil {
 		r.Verdict.Unasked = unread.Error()
 	}

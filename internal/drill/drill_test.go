@@ -311,6 +311,18 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	}
 }
 
+// A drill proves nothing if no payment falls into its outage.
+func TestAnOutageWithoutAPaymentIsNotChecked(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	c := f.config(PSPOutage)
+	c.Rate = 0.001 // the second request is due after the drill's end
+	r, err := Run(t.Context(), c)
+	require.NoError(t, err)
+	require.Contains(t, r.Verdict.Unasked, "no new payment fell into the outage")
+	require.False(t, r.Verdict.OK())
+}
+
 // What was begun is ended, whatever happens.
 func TestWhatIsTakenIsBroughtBack(t *testing.T) {
 	t.Run("a kill that fails", func(t *testing.T) {

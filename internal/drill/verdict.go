@@ -44,7 +44,7 @@ type Findings struct {
 	Refused           int `json:"refused"`
 	// Compared is how many answers were read again after the load.
 	Compared int `json:"compared"`
-	// Unasked is why not all were read; "" if they were.
+	// Unasked is why not all were read, or why they prove nothing; "" if neither is so.
 	Unasked string `json:"unasked,omitempty"`
 	// OpenClaims is how many keys were in flight at the end.
 	OpenClaims int `json:"open_claims"`
