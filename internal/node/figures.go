@@ -98,7 +98,6 @@ func (f *figures) round(ctx context.Context) {
 		}
 		if f.trouble.note(err); err != nil {
 			f.failures.Add(1)
-			return
 		}
 	}
 	if err := f.deputise(ctx); ctx.Err() == nil {

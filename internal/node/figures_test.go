@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -58,4 +59,19 @@ func TestADeputyReportsALostRegionsFigures(t *testing.T) {
 	require.Equal(t, map[string]float64{here: 0}, pending(), "its own nodes report")
 	lost, turn = []string{gone}, false
 	require.Equal(t, map[string]float64{here: 0}, pending(), "another node's turn")
+	turn, f.homes, f.store = true, map[string]counted{}, cutOff{store, here}
+	require.Equal(t, map[string]float64{gone: 2}, pending(), "its own rows cannot be read")
+}
+
+// cutOff has a region whose outcomes cannot be read.
+type cutOff struct {
+	deployment.Store
+	region string
+}
+
+func (s cutOff) Unknown(ctx context.Context, home string, limit int) ([]claim.Record, error) {
+	if home == s.region {
+		return nil, claim.ErrUnavailable
+	}
+	return s.Store.Unknown(ctx, home, limit)
 }
