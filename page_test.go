@@ -33,7 +33,9 @@ func TestThePagesProgram(t *testing.T) {
 	dir := t.TempDir()
 	main, bin := filepath.Join(dir, "main.go"), filepath.Join(dir, "orders")
 	require.NoError(t, os.WriteFile(main, []byte(strings.ReplaceAll(program, port, addr)), 0o600))
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, main).CombinedOutput()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, main)
+	build.Env = append(build.Environ(), "CGO_ENABLED=0") // the race detector's tests have it
+	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	lines := strings.Split(strings.TrimSpace(marked.Blocks(t, "docs/EMBEDDING.md")[0]), "\n")
 	require.Len(t, lines, 3)
