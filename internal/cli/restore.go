@@ -157,7 +157,11 @@ func (c *restoreShowCommand) Run(ctx context.Context, io streams) error {
 		if err != nil {
 			return err
 		}
-		if !r.Withholds() {
+		switch {
+		case r.Withholds():
+		case c.JSON:
+			return indented(io, restoreShown{Restore: r})
+		default:
 			return s.sayRestore(ctx, io, &r)
 		}
 		windows, err := s.Windows(ctx)

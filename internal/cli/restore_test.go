@@ -11,6 +11,7 @@ import (
 func TestHowARestoreIsShown(t *testing.T) {
 	migrated(t, us)
 	require.Contains(t, does(t, "restore", "show"), "no restore is in effect")
+	require.Contains(t, does(t, "restore", "show", "--json"), `"phase": ""`)
 	backup := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
 	does(t, "restore", "begin", "--backup-time", backup, "--by", "ann", "--why", "a lost disk", "--ignore-sessions")
 	require.Contains(t, does(t, "restore", "show"), "not all lost claims were found")
