@@ -2,11 +2,12 @@ package stripe
 
 import (
 	"go/ast"
-	"go/build"
 	"go/parser"
 	"go/token"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	sdk "github.com/stripe/stripe-go/v85"
@@ -14,11 +15,11 @@ import (
 
 // A new code in a new version of the SDK fails this test until it is classed.
 func TestEveryDeclineCodeIsSorted(t *testing.T) {
-	pkg, err := build.Import("github.com/stripe/stripe-go/v85", ".", build.FindOnly)
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "github.com/stripe/stripe-go/v85").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(pkg.Dir, "error.go"), nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(strings.TrimSpace(string(dir)), "error.go"), nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
