@@ -134,10 +134,11 @@ func (z *fuzzing) request(head string, body []byte) []byte {
 		names, how = []string{fuzzedTest, z.tenant(z.run + "~test")}, `,"capture_method":"manual"`
 	}
 	if strings.Contains(head+string(body), fuzzedCharge) {
+		charge := spelled("POST /v1/charges\nAuthorization: Bearer "+names[1]+"\nIdempotency-Key: made\nContent-Type: application/json",
+			[]byte(`{"amount":9,"currency":"usd","payment_method":"pm_card_visa"`+how+`}`))
 		var made *answer.Answer
 		until(z.t, "the charge is made", func() bool { // on a busy machine its outcome may be unknown for a while
-			made = z.settled(us, spelled("POST /v1/charges\nAuthorization: Bearer "+names[1]+"\nIdempotency-Key: made\nContent-Type: application/json",
-				[]byte(`{"amount":9,"currency":"usd","payment_method":"pm_card_visa"`+how+`}`)))
+			made = z.settled(us, charge)
 			return made.Status < 300
 		})
 		names = append(names, fuzzedCharge, objectID(z.t, made))

@@ -157,11 +157,10 @@ func (c *restoreShowCommand) Run(ctx context.Context, io streams) error {
 		if err != nil {
 			return err
 		}
-		switch {
-		case r.Withholds():
-		case c.JSON:
-			return indented(io, restoreShown{Restore: r})
-		default:
+		if !r.Withholds() {
+			if c.JSON {
+				return indented(io, restoreShown{Restore: r})
+			}
 			return s.sayRestore(ctx, io, &r)
 		}
 		windows, err := s.Windows(ctx)
