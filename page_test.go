@@ -99,7 +99,9 @@ func TestWhatAProgramPulls(t *testing.T) {
 	}
 	require.LessOrEqual(t, len(modules), mostModules)
 	bin := filepath.Join(t.TempDir(), "program")
-	out, err = exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", bin, "./examples/middleware").CombinedOutput()
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", bin, "./examples/middleware")
+	build.Env = append(build.Environ(), "CGO_ENABLED=0")
+	out, err = build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	info, err := os.Stat(bin)
 	require.NoError(t, err)

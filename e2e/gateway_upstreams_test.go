@@ -28,7 +28,9 @@ const (
 func startStranger(t *testing.T, program string, args ...string) string {
 	t.Helper()
 	at := filepath.Join(t.TempDir(), filepath.Base(program))
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-C", filepath.Join("..", "internal", "tools", "upstreams"), "-o", at, program).CombinedOutput()
+	build := exec.CommandContext(t.Context(), "go", "build", "-C", filepath.Join("..", "internal", "tools", "upstreams"), "-o", at, program)
+	build.Env = append(build.Environ(), "CGO_ENABLED=0") // the race detector's tests have it
+	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	addr := fmt.Sprintf("127.0.0.1:%d", ports(t))
 	for i, arg := range args {

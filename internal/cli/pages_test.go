@@ -244,6 +244,7 @@ func TestTheDemosEvents(t *testing.T) {
 	needsShell(t)
 	dir := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bin", "sink"), "../../examples/sink")
+	build.Env = append(build.Environ(), "CGO_ENABLED=0") // the race detector's tests have it
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	t.Chdir(dir)
