@@ -17,6 +17,8 @@ import (
 // List is which charges of a tenant [Present.Charges] lists.
 type List struct {
 	Tenant string
+	// Charge is the id of one, which is listed alone, if it is there; "" for any.
+	Charge string
 	// OrderID is theirs; "" for any.
 	OrderID string
 	// From and Until are when they were created: From is included, Until is not. Zero is no bound.
@@ -39,6 +41,13 @@ func (e *CursorError) Error() string { return "payment: there is no charge " + e
 // It reads the books of every region, and fails with an error of package claim where it cannot reach
 // those of one: a list without them would look whole.
 func (p *Present) Charges(ctx context.Context, l List) (page []json.RawMessage, more bool, err error) {
+	if l.Charge != "" {
+		one, err := p.listed(ctx, l.Tenant, l.Charge)
+		if err == nil {
+			page, err = p.items(ctx, one)
+		}
+		return page, false, err
+	}
 	c := ledger.Charges{
 		Tenant: l.Tenant, Order: l.OrderID, After: ledger.Position{At: l.From}, Before: ledger.Position{At: l.Until}, Latest: l.Before == "", Limit: l.Limit + 1,
 	}
@@ -73,23 +82,28 @@ func (p *Present) Charges(ctx context.Context, l List) (page []json.RawMessage, 
 
 // place returns the position of a tenant's charge.
 func (p *Present) place(ctx context.Context, tenant, id string) (ledger.Position, error) {
-	missing := &CursorError{id}
+	found, err := p.listed(ctx, tenant, id)
+	if err == nil && len(found) == 0 {
+		err = &CursorError{id}
+	}
+	if err != nil {
+		return ledger.Position{}, err
+	}
+	return ledger.Position{At: found[0].Created, ID: id}, nil
+}
+
+// listed reads a tenant's charge as the lists have it: none if it is in no list.
+func (p *Present) listed(ctx context.Context, tenant, id string) ([]ledger.Transaction, error) {
 	prefix, code, ok := claim.ReadObjectID(id)
 	if !ok || prefix != Prefix(Charge) {
-		return ledger.Position{}, missing
+		return nil, nil
 	}
 	home, ok := p.Home(code)
 	if !ok {
-		return ledger.Position{}, fmt.Errorf("%w: region code %d is not in this node's topology", claim.ErrHomeUnreachable, code)
+		return nil, fmt.Errorf("%w: region code %d is not in this node's topology", claim.ErrHomeUnreachable, code)
 	}
 	found, err := p.Books.Named(ctx, home, []string{id})
-	switch {
-	case err != nil:
-		return ledger.Position{}, err
-	case len(found) == 0 || found[0].Tenant != tenant || found[0].Kind != ledger.Charge:
-		return ledger.Position{}, missing
-	}
-	return ledger.Position{At: found[0].Created, ID: id}, nil
+	return slices.DeleteFunc(found, func(t ledger.Transaction) bool { return t.Tenant != tenant || t.Kind != ledger.Charge }), err
 }
 
 // everywhere lists what read returns of all regions.

@@ -195,3 +195,31 @@ func TestAListIsWholeOrFails(t *testing.T) {
 	require.ErrorIs(t, err, claim.ErrHomeUnreachable, "a region that this node may not have read yet proves nothing")
 	require.Len(t, all, 6)
 }
+
+// One charge is listed as any, and only if it is in a list.
+func TestAListOfOneCharge(t *testing.T) {
+	b, all := someCharges(6)
+	b.add(backTo(all[2], "re_1", "asia", 500))
+	p := listing(b)
+	whole, _, err := p.Charges(t.Context(), List{Tenant: "acme", Limit: 10})
+	require.NoError(t, err)
+	for i, one := range all {
+		page, more, err := p.Charges(t.Context(), List{Tenant: "acme", Charge: one.ID, Limit: 10})
+		require.NoError(t, err)
+		require.False(t, more)
+		require.Equal(t, whole[i:i+1], page)
+	}
+	ghost := ghostOf(all[0], "g1")
+	b.add(ghost)
+	for _, l := range []List{{Tenant: "acme", Charge: chargeOf(1)}, {Tenant: "globex", Charge: all[0].ID}, {Tenant: "acme", Charge: ghost.ID}, {Tenant: "acme", Charge: "re_1"}} {
+		page, more, err := p.Charges(t.Context(), l)
+		require.NoError(t, err)
+		require.False(t, more)
+		require.Equal(t, []json.RawMessage{}, page, "what waits, or is another's, is in no list")
+	}
+	_, _, err = p.Charges(t.Context(), List{Tenant: "acme", Charge: chargeOf(9)})
+	require.ErrorIs(t, err, claim.ErrHomeUnreachable)
+	b.far = claim.ErrHomeUnreachable
+	_, _, err = p.Charges(t.Context(), List{Tenant: "acme", Charge: all[0].ID})
+	require.ErrorIs(t, err, claim.ErrHomeUnreachable, "what has become of it is not known")
+}

@@ -74,7 +74,7 @@ func (s *server) charges(as stripeapi.Resource) handler {
 			return wrongParam(err)
 		}
 		page, more, err := s.listed(res, r, &of)
-		if err != nil || res.status != 0 {
+		if err != nil {
 			return err
 		}
 		body, err := view.List(page, more, res.stripe != nil)
@@ -86,19 +86,12 @@ func (s *server) charges(as stripeapi.Resource) handler {
 	}
 }
 
-// listed reads the charges that a request asks for. Like find it may answer itself.
+// listed reads the charges that a request asks for.
 func (s *server) listed(res *response, r *http.Request, of *stripeapi.Charges) (page []json.RawMessage, more bool, err error) {
-	if of.Charge != "" { // of a payment intent
-		resp, err := s.find(res, r, payment.Charge, of.Charge)
-		if said, _ := errors.AsType[*refusal](err); said != nil && said.Code == problem.NotFound {
-			return nil, false, nil
-		}
-		return []json.RawMessage{resp.Body}, false, err
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.Limits.Request)
 	defer cancel()
 	page, more, err = s.List(ctx, payment.List{
-		Tenant: res.tenant.ID, OrderID: of.OrderID, From: of.From, Until: of.Until, After: of.After, Before: of.Before, Limit: of.Limit,
+		Tenant: res.tenant.ID, Charge: of.Charge, OrderID: of.OrderID, From: of.From, Until: of.Until, After: of.After, Before: of.Before, Limit: of.Limit,
 	})
 	if cursor, ok := errors.AsType[*payment.CursorError](err); ok {
 		name := "starting_after"

@@ -357,6 +357,7 @@ var rooms = []room{
 		{"payment/told-of-an-account", "attempt.reported", "psp.AccountOf(t.ReportedRef) == in", "psp.AccountOf(t.ReportedRef) == in || true"},
 		{"payment/refused-by-another", "attempt.run", `a.Refused != "" && a.ReportedBy == t.name`, `a.Refused != ""`},
 		{"payment/stands-of-another", "attempt.stillCounts", "m.Reference != t.Record.Minted.ID", "false"},
+		{"payment/listed-of-another", "Present.listed", "t.Tenant != tenant", "false"},
 		{"payment/blind-unsent", "attempt.unsent", "!t.Recovery && !t.Last && t.blind()", "false"},
 		{"payment/refund-given-up", "attempt.unknown", "t.op == Refund && (t.caps.Lookup || t.dedupes())", "false"},
 		{"payment/again-without-reference", "attempt.described", "c.Again = t.Record.ProviderRef", ""},
