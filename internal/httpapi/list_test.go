@@ -110,3 +110,15 @@ func TestListOfCharges(t *testing.T) {
 	require.Equal(t, 401, serve(h, request("GET", "/v1/charges", "", "Authorization", "")).Code)
 	require.Equal(t, "GET, HEAD, POST", serve(h, request("DELETE", "/v1/charges", "")).Header().Get("Allow"), fmt.Sprint(w.Code))
 }
+
+// Without its cursor a list would begin anew, for ever: a charge's id is none of a payment intent.
+func TestNoListDropsItsCursor(t *testing.T) {
+	h := newAPI(t, newFake(), func(c *Config) {
+		c.List = func(context.Context, payment.List) ([]json.RawMessage, bool, error) { return nil, true, nil }
+	})
+	for _, name := range []string{"starting_after", "ending_before"} {
+		w := serve(h, stripely("GET", "/v1/payment_intents?"+name+"=ch_1", ""))
+		require.Equal(t, 400, w.Code, w.Body)
+		require.Equal(t, []string{name, "resource_missing"}, []string{stripeErrorIn(t, w).Error.Param, stripeErrorIn(t, w).Error.Code})
+	}
+}

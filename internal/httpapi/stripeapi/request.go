@@ -506,7 +506,14 @@ func (v *View) ReadCharges(query string) (c Charges, err error) {
 	if strings.IndexByte(c.OrderID, 0) >= 0 { // the books have none, and not every store can look for one
 		return c, invalidParam("order_id", "charges are listed by one without a zero byte")
 	}
-	c.After, c.Before = v.ObjectID(c.After), v.ObjectID(c.Before)
+	for name, cursor := range map[string]*string{"starting_after": &c.After, "ending_before": &c.Before} {
+		if *cursor == "" {
+			continue
+		}
+		if *cursor = v.ObjectID(*cursor); *cursor == "" { // without it the list would begin anew
+			return c, NoSuch(name)
+		}
+	}
 	if intent != "" {
 		if c.Charge, err = chargeBehind(intent); err != nil {
 			return c, err
