@@ -122,3 +122,15 @@ func TestNoListDropsItsCursor(t *testing.T) {
 		require.Equal(t, []string{name, "resource_missing"}, []string{stripeErrorIn(t, w).Error.Param, stripeErrorIn(t, w).Error.Code})
 	}
 }
+
+// An item of a list has no refunds: expanded, they would say that there are none.
+func TestNoListExpandsRefunds(t *testing.T) {
+	h := newAPI(t, newFake(), func(c *Config) {
+		c.List = func(context.Context, payment.List) ([]json.RawMessage, bool, error) { return nil, false, nil }
+	})
+	for path, property := range map[string]string{"/v1/charges": "refunds", "/v1/payment_intents": "latest_charge.refunds"} {
+		w := serve(h, stripely("GET", path+"?expand[]=data."+property, ""))
+		require.Equal(t, 400, w.Code, w.Body)
+		require.Equal(t, "expand", stripeErrorIn(t, w).Error.Param)
+	}
+}

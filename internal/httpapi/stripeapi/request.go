@@ -646,7 +646,8 @@ func (v *View) readExpand(f form, of string) error {
 	all, err := g.list("expand")
 	for _, property := range all {
 		property, ok := strings.CutPrefix(property, of)
-		if !ok || !slices.Contains(expandable[v.Resource], property) {
+		missing := of != "" && strings.HasSuffix(property, expandRefunds) // an item of a list has none
+		if !ok || missing || !slices.Contains(expandable[v.Resource], property) {
 			return &ParamError{Param: "expand", Message: "This property cannot be expanded (" + payment.MemberName(property) + ")."}
 		}
 		if property == expandCharge+"."+expandRefunds {
