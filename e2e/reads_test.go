@@ -308,7 +308,16 @@ func readFromBooks(w *story) {
 		require.True(w.t, found)
 		return t
 	}
-	for _, later := range []ledger.Transaction{ledger.FailureOf(booked(back)), ledger.UnaskedOf(booked(id), ledger.DisputeOpened, "du_1", 10000)} {
+	second := booked(id)
+	second.ID, second.Kind, second.ProviderRef, second.Created = ledger.GhostID(second.Provider, "second"), ledger.Ghost, "second", time.Time{}
+	second.Credit = ledger.Suspense(second.Tenant)
+	_, code, _ := claim.ReadObjectID(id)
+	returned, err := claim.NewObjectID("re", code, nil)
+	require.NoError(w.t, err)
+	given := second
+	given.ID, given.Kind, given.ProviderRef = ledger.GhostRefundID(second.Provider, "second"), ledger.GhostRefund, "returned"
+	given.Object, given.Reverses, given.Debit, given.Credit = returned, second.ID, second.Credit, second.Debit
+	for _, later := range []ledger.Transaction{ledger.FailureOf(booked(back)), ledger.UnaskedOf(booked(id), ledger.DisputeOpened, "du_1", 10000), second, given} {
 		_, err := w.store().Post(w.ctx, later)
 		require.NoError(w.t, err)
 	}
@@ -317,6 +326,9 @@ func readFromBooks(w *story) {
 	require.Equal(w.t, "open", got.Disputes[0].Status)
 	got, _ = w.reads("/v1/refunds/" + back)
 	require.Equal(w.t, "failed", got.Status)
+	got, _ = w.reads("/v1/refunds/" + returned)
+	require.Equal(w.t, "succeeded", got.Status)
+	require.Contains(w.t, string(w.get(eu, "/v1/refunds/"+returned).Body), `"charge":"`+id+`"`)
 	all := w.lists("")
 	require.Len(w.t, all, 1, "what was refused is in no list")
 	require.Equal(w.t, []any{id, int64(0), "open"}, []any{all[0].ID, all[0].Refunded, all[0].Disputes[0].Status})

@@ -68,7 +68,9 @@ func (p *Present) Object(ctx context.Context, tenant, home, id string) (claim.St
 	switch {
 	case found && o.State == claim.Completed:
 		body, err = f.since(o.Response.Body)
-	case f.own != nil && f.own.Kind != ledger.GhostRefund:
+	case f.own != nil && f.own.Kind == ledger.GhostRefund:
+		body, err = p.compensation(ctx, f)
+	case f.own != nil:
 		body = f.alone(f.own, statusSucceeded)
 	case len(f.ghosts) > 0: // refused, or given up, and its money moved all the same
 		body = f.alone(f.ghosts[0], statusFailed)
@@ -76,6 +78,21 @@ func (p *Present) Object(ctx context.Context, tenant, home, id string) (claim.St
 		return o.State, o.Response, found, nil
 	}
 	return claim.Completed, asOf(body, o.At), err == nil, err
+}
+
+// compensation returns the refund of a ghost by what the books have of it. They name its charge in the
+// ghost alone.
+func (p *Present) compensation(ctx context.Context, f *facts) ([]byte, error) {
+	own := *f.own
+	ghost, err := p.Books.Named(ctx, own.Region, []string{own.Reverses})
+	if err == nil && len(ghost) == 0 {
+		err = fmt.Errorf("%w: the ghost that %s refunds is not in the books", claim.ErrUnavailable, f.id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	own.Reverses = ghost[0].Object
+	return f.alone(&own, statusSucceeded), nil
 }
 
 // facts reads what the books have about an object.
@@ -272,7 +289,7 @@ func (f *facts) alone(t *ledger.Transaction, status string) []byte {
 	object := Charge
 	if t.Kind == ledger.Transfer {
 		object = Transfer
-	} else if t.Kind == ledger.Refund {
+	} else if t.Kind == ledger.Refund || t.Kind == ledger.GhostRefund {
 		object = Refund
 	}
 	b := appendBooked(nil, f.id, string(object), t, status)

@@ -224,6 +224,22 @@ func TestAnObjectIsReadAsItIsNow(t *testing.T) {
 			`{"id":"` + transfer + `","object":"transfer","amount":1999,"currency":"usd","status":"succeeded","created":AT0,"livemode":true` + provider + `px_charge"},"amount_reversed":99,"reversals":[` +
 				`{"id":"TRR","object":"transfer_reversal","amount":99,"currency":"usd","status":"succeeded","created":AT1,"livemode":true}]`,
 		},
+		"the refund of a ghost, without its claim": {
+			refund, nil, []ledger.Transaction{ghostOf(charge, "g1"), func() ledger.Transaction {
+				t := ghostBack(ghostOf(charge, "g1"), 1)
+				t.Object = refund
+				return t
+			}()},
+			`{"id":"` + refund + `","object":"refund","amount":1999,"currency":"usd","status":"succeeded","created":AT1,"livemode":true,"charge":"CH"` + provider + "px_" + ledger.GhostRefundID("px", "g1") + `"}`,
+		},
+		"the refund of a ghost that failed, without its claim": {
+			refund, nil, func() []ledger.Transaction {
+				t := ghostBack(ghostOf(charge, "g1"), 1)
+				t.Object = refund
+				return []ledger.Transaction{ghostOf(charge, "g1"), t, ledger.FailureOf(t), ghostBack(ghostOf(charge, "g1"), 2)}
+			}(),
+			`{"id":"` + refund + `","object":"refund","amount":1999,"currency":"usd","status":"failed","created":AT1,"livemode":true,"charge":"CH"` + provider + "px_" + ledger.GhostRefundID("px", "g1") + `"}`,
+		},
 		"in flight": {
 			paid, func() *claim.Object {
 				o := answerOf(paid, "charge", "processing", `,"client_secret":"s"`)
