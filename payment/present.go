@@ -52,21 +52,24 @@ type PresentBooks interface {
 // that ends meanwhile is in both, and not in neither.
 func (p *Present) Object(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error) {
 	o, found, err := p.Claims.Object(ctx, tenant, home, id)
-	switch {
-	case err != nil, o.State == claim.InFlight && !o.Response.Sendable():
+	if err != nil || o.State == claim.InFlight && !o.Response.Sendable() {
 		return o.State, o.Response, found, err // nothing else can be said of it yet
-	case o.State == claim.InFlight: // nothing is booked
-		f := facts{id: id}
-		body, err := f.since(o.Response.Body)
-		return o.State, asOf(body, o.At), err == nil, err
 	}
-	f, err := p.facts(ctx, tenant, home, id)
+	read := p.facts
+	if o.State == claim.InFlight {
+		read = p.before
+	}
+	f, err := read(ctx, tenant, home, id)
 	if err != nil {
 		return 0, claim.Response{}, false, err
 	}
+	state := claim.Completed
+	if o.State == claim.InFlight && f.own == nil { // else it has ended since it was read
+		state = claim.InFlight
+	}
 	var body []byte
 	switch {
-	case found && o.State == claim.Completed:
+	case found && o.State == state:
 		body, err = f.since(o.Response.Body)
 	case f.own != nil && f.own.Kind == ledger.GhostRefund:
 		body, err = p.compensation(ctx, f)
@@ -77,7 +80,17 @@ func (p *Present) Object(ctx context.Context, tenant, home, id string) (claim.St
 	default:
 		return o.State, o.Response, found, nil
 	}
-	return claim.Completed, asOf(body, o.At), err == nil, err
+	return state, asOf(body, o.At), err == nil, err
+}
+
+// before is facts of an object in flight: nothing is booked but ghosts of earlier generations. Where there
+// is none, as nearly always, a read of what waits needs its home alone.
+func (p *Present) before(ctx context.Context, tenant, home, id string) (*facts, error) {
+	about, err := p.Books.About(ctx, home, id)
+	if err != nil || len(about) == 0 {
+		return &facts{id: id}, err
+	}
+	return p.facts(ctx, tenant, home, id)
 }
 
 // compensation returns the refund of a ghost by what the books have of it. They name its charge in the

@@ -102,6 +102,13 @@ func ghostOf(of ledger.Transaction, ref string) ledger.Transaction {
 	return t
 }
 
+// atBank is the row of a charge that waits for a bank.
+func atBank() *claim.Object {
+	o := answerOf(paid, "charge", "processing", `,"client_secret":"s"`)
+	o.State, o.Response.Status = claim.InFlight, 202
+	return o
+}
+
 func TestAnObjectIsReadAsItIsNow(t *testing.T) {
 	transfer := strings.Replace(paid, "ch_", "tr_", 1)
 	refund := strings.Replace(paid, "ch_", "re_", 1)
@@ -241,12 +248,12 @@ func TestAnObjectIsReadAsItIsNow(t *testing.T) {
 			`{"id":"` + refund + `","object":"refund","amount":1999,"currency":"usd","status":"failed","created":AT1,"livemode":true,"charge":"CH"` + provider + "px_" + ledger.GhostRefundID("px", "g1") + `"}`,
 		},
 		"in flight": {
-			paid, func() *claim.Object {
-				o := answerOf(paid, "charge", "processing", `,"client_secret":"s"`)
-				o.State, o.Response.Status = claim.InFlight, 202
-				return o
-			}(),
-			nil, strings.Replace(start, "succeeded", "processing", 1) + `,"client_secret":"s"`,
+			paid, atBank(), nil, strings.Replace(start, "succeeded", "processing", 1) + `,"client_secret":"s"`,
+		},
+		"in flight again, and an earlier try moved money all the same": {
+			paid, atBank(), []ledger.Transaction{ghostOf(charge, "g1"), ghostBack(ghostOf(charge, "g1"), 1)},
+			strings.Replace(start, "succeeded", "processing", 1) + `,"client_secret":"s","compensations":[` +
+				`{"object":"compensation","amount":1999,"currency":"usd","status":"refunded","created":AT0,"livemode":true` + provider + `g1"}}]`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -291,6 +298,19 @@ func TestAnObjectIsReadAsItIsNow(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A charge that is booked while it is read, in flight beside a ghost, is shown as the books have it.
+func TestWhatIsBookedMeanwhileIsNotInFlight(t *testing.T) {
+	b := &books{all: map[string]ledger.Transaction{}}
+	charge := b.add(booked(paid, "acme", "px"))
+	b.add(ghostOf(charge, "g1"))
+	state, resp, found, err := readOf(row{has: atBank()}, b).Object(t.Context(), "acme", "europe", paid)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, claim.Completed, state)
+	require.Contains(t, string(resp.Body), `"status":"succeeded"`)
+	require.Contains(t, string(resp.Body), `"amount_captured":1999,"amount_refunded":0,"compensations":[`)
 }
 
 // Refunds in flight in any region are in front of the booked ones, and in no sum. One that was booked
