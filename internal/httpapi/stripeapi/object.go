@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/homeward-io/homeward/payment"
 )
@@ -175,12 +176,29 @@ func (n *native) inUnits() {
 	for _, amount := range []*int64{&n.Amount, &n.Captured, &n.Refunded, &n.Reversed} {
 		*amount = stripeUnits(*amount, n.Currency)
 	}
+	if payment.OtherUnits(n.Currency) {
+		n.ApplicationFee = inUnits(n.ApplicationFee, n.Currency)
+		var data map[string]json.RawMessage
+		if json.Unmarshal(n.TransferData, &data) == nil && data["amount"] != nil {
+			data["amount"] = inUnits(data["amount"], n.Currency)
+			n.TransferData, _ = json.Marshal(data) // as it was read
+		}
+	}
 	for i := range n.Refunds {
 		n.Refunds[i].inUnits()
 	}
 	for i := range n.Reversals {
 		n.Reversals[i].inUnits()
 	}
+}
+
+// inUnits converts an amount as it was stored, if there is one.
+func inUnits(stored json.RawMessage, currency string) json.RawMessage {
+	var amount int64
+	if json.Unmarshal(stored, &amount) != nil {
+		return stored
+	}
+	return strconv.AppendInt(nil, stripeUnits(amount, currency), 10)
 }
 
 // own are the members of the merchant's API that Stripe's lacks.

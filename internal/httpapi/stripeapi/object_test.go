@@ -545,6 +545,41 @@ func TestUnits(t *testing.T) {
 	}
 }
 
+// Each amount of an object is in Stripe's units, those of its terms included.
+func TestEachAmountIsInUnits(t *testing.T) {
+	const body = `{"id":"ch_1","object":"charge","amount":5000,"currency":"CUR","status":"succeeded","created":1,"application_fee_amount":100,` +
+		`"transfer_data":{"amount":2000,"destination":"acct_2"},"amount_captured":5000,"amount_refunded":300,"refunds":[{"id":"re_1","object":"refund","amount":300,"currency":"CUR","status":"succeeded","charge":"ch_1"}]}`
+	for currency, factor := range map[string]float64{"usd": 1, "isk": 100, "ugx": 100, "mga": .01} {
+		got, err := View{Resource: Charge, expand: []string{expandIntent, expandRefunds}}.Object([]byte(strings.ReplaceAll(body, "CUR", currency)))
+		require.NoError(t, err)
+		type amounts struct {
+			Amount   float64 `json:"amount"`
+			Received float64 `json:"amount_received"`
+			Fee      float64 `json:"application_fee_amount"`
+			Transfer struct {
+				Amount      float64 `json:"amount"`
+				Destination string  `json:"destination"`
+			} `json:"transfer_data"`
+		}
+		var c struct {
+			amounts
+			Captured float64 `json:"amount_captured"`
+			Refunded float64 `json:"amount_refunded"`
+			Intent   amounts `json:"payment_intent"`
+			Refunds  struct{ Data []amounts }
+		}
+		require.NoError(t, json.Unmarshal(got, &c))
+		for what, is := range map[string][2]float64{
+			"amount": {c.Amount, 5000}, "captured": {c.Captured, 5000}, "refunded": {c.Refunded, 300}, "fee": {c.Fee, 100}, "transfer": {c.Transfer.Amount, 2000},
+			"intent": {c.Intent.Amount, 5000}, "received": {c.Intent.Received, 5000}, "its fee": {c.Intent.Fee, 100}, "its transfer": {c.Intent.Transfer.Amount, 2000},
+			"refund": {c.Refunds.Data[0].Amount, 300},
+		} {
+			require.InDelta(t, is[1]*factor, is[0], .001, "%s in %s", what, currency)
+		}
+		require.Equal(t, "acct_2", c.Transfer.Destination)
+	}
+}
+
 func TestVersions(t *testing.T) {
 	for v, want := range map[string]bool{
 		Version: true, OldestIntents: true, "2026-09-30.preview; feature=v1": true, "": false, "2026-08": false, "latest": false, "2026-08-26x": false,
