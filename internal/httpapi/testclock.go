@@ -32,7 +32,14 @@ func (s *server) elapse(res *response, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), s.Limits.Request)
 	defer cancel()
 	if err := s.Elapse(ctx, res.tenant.ID, time.Duration(seconds)*time.Second); err != nil {
-		return err
+		p, expected := problemOf(err)
+		if !expected {
+			return err
+		}
+		// No key makes a repeat safe.
+		p.Retry, p.RetryAfter = problem.Never, 0
+		p.Detail = "The time of your test keys may have passed in some regions, or in all. The same request would move it further: read a key to see how old it is."
+		return &refusal{Problem: p}
 	}
 	return res.sendJSON(http.StatusOK, struct {
 		Advanced int `json:"advanced"`

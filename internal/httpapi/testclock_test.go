@@ -17,11 +17,14 @@ func TestTheTestClock(t *testing.T) {
 	f := newFake()
 	f.tenants["sk_test"] = claim.Tenant{ID: claim.TestTenant("acme")}
 	f.tenants["sk_live"] = claim.Tenant{ID: "acme"}
+	var failed error
 	passed := map[string]time.Duration{}
 	h := newAPI(t, f, func(c *Config) {
 		c.Elapse = func(_ context.Context, tenant string, by time.Duration) error {
-			passed[tenant] += by
-			return nil
+			if failed == nil {
+				passed[tenant] += by
+			}
+			return failed
 		}
 	})
 	ask := func(key, body string) *httptest.ResponseRecorder {
@@ -38,4 +41,12 @@ func TestTheTestClock(t *testing.T) {
 		require.Equal(t, "invalid_request", problemIn(t, ask("sk_test", wrong)).Error, wrong)
 	}
 	require.Equal(t, map[string]time.Duration{claim.TestTenant("acme"): time.Hour}, passed)
+
+	// A request that failed may have moved it in some regions: the answer invites nobody to move it again.
+	for _, failed = range []error{claim.ErrHomeUnreachable, claim.ErrUnavailable, context.DeadlineExceeded} {
+		w := ask("sk_test", `{"advance":3600}`)
+		p := problemIn(t, w)
+		require.Equal(t, []any{503, "never", ""}, []any{w.Code, p.Retry, w.Header().Get("Retry-After")}, w.Body)
+		require.NotContains(t, p.Detail, "again")
+	}
 }
