@@ -62,7 +62,7 @@ func (t *attempt) read(ctx context.Context) (v claim.Outcome, refused bool) {
 		return t.unsent(ctx, reasonNoFacts, 0), true
 	case !found || charge.Tenant != t.Record.Key.Tenant || charge.Kind != ledger.Charge || t.tooOld(&charge):
 		// The same answer for an unknown charge, for another tenant's and for one with leaving books.
-		return t.missing(ctx, codeNoCharge, "This account has no such charge, or no money has moved for it. One that is not captured yet is not refunded: cancel it."), true
+		return t.missing(ctx, codeNoCharge, "This account has no such charge, no money has moved for it, or it is too old to be refunded here. One that is not captured yet is not refunded: cancel it."), true
 	}
 	t.back = charge
 	switch {

@@ -256,6 +256,7 @@ func TestARefundOfAnOldCharge(t *testing.T) {
 		require.Equal(t, c.want, v.Outcome, "%+v", c)
 		if c.want == claim.OutcomeReleased {
 			require.Equal(t, codeNoCharge, v.Reason)
+			require.Contains(t, string(v.Response.Body), "too old to be refunded", "its merchant reads the charge, and lists it")
 			require.Empty(t, p.calls)
 		}
 	}
