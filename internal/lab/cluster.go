@@ -110,7 +110,7 @@ type Cluster struct {
 // comes last. After a failure the started parts run until Stop.
 func (k *Cluster) Start(ctx context.Context) error {
 	return k.running.Start(ctx,
-		k.makeData, k.nameRuns, k.makeSeal, k.makeCerts, k.startSimulator, k.startDatabase, k.makeDatabase, k.migrate, k.placeLeases, k.putTenants,
+		k.makeData, k.nameRuns, k.makeSeal, k.startSimulator, k.makeCerts, k.startDatabase, k.makeDatabase, k.migrate, k.placeLeases, k.putTenants,
 		k.startGates, k.startNodes, k.meet, k.writeState, k.startControl,
 	)
 }
@@ -157,7 +157,8 @@ func (k *Cluster) makeSeal(context.Context) (parts.Stop, error) {
 	return nil, err
 }
 
-// makeCerts makes the nodes' certificates, new ones at every start.
+// makeCerts makes the nodes' certificates, new ones at every start: after the simulator, which has the
+// directory for itself, as another cluster's nodes may be using those that are there.
 func (k *Cluster) makeCerts(context.Context) (parts.Stop, error) {
 	if !k.c.TLS {
 		return nil, nil

@@ -1,13 +1,17 @@
 package lab
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
 // TestWhatTheClusterDecidesIsRefused: a variable that would be dropped in silence is named.
@@ -18,6 +22,24 @@ func TestWhatTheClusterDecidesIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "HOMEWARD_PROVIDERS__A__KEY is set")
 	require.NotContains(t, err.Error(), "hunter2")
 	require.NotContains(t, err.Error(), "LEASE")
+}
+
+// TestADirectoryInUseKeepsItsCertificates: a cluster that is refused its directory, as another one runs
+// there, leaves the files of that one's nodes alone.
+func TestADirectoryInUseKeepsItsCertificates(t *testing.T) {
+	data := t.TempDir()
+	running, err := StartSimulator("--psp-listen", "127.0.0.1:0", simulator.Config{Dir: filepath.Join(data, "psp")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, running.Stop(t.Context())) })
+	ca := Certs{Dir: filepath.Join(data, "certs")}.CA()
+	require.NoError(t, os.MkdirAll(filepath.Dir(ca), 0o700))
+	require.NoError(t, os.WriteFile(ca, []byte("of the nodes that run"), 0o600))
+	k, err := NewCluster(ClusterConfig{Data: data, Listen: "127.0.0.1:0", NodesPerRegion: 1, TLS: true, Say: func(string) {}})
+	require.NoError(t, err)
+	require.ErrorContains(t, errors.Join(k.Start(t.Context()), k.Stop(t.Context())), "is in use")
+	text, err := os.ReadFile(ca)
+	require.NoError(t, err)
+	require.Equal(t, "of the nodes that run", string(text))
 }
 
 // TestAProcessAgainListensWhereItDid: as people and Prometheus use the addresses of the console and
