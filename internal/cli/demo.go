@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"text/template"
@@ -115,7 +116,21 @@ func (c *demoCommand) opened(d *lab.Demo) (all []opened) {
 //go:embed demo.txt
 var welcomeText string
 
-var welcomeTemplate = template.Must(template.New("welcome").Parse(welcomeText))
+var welcomeTemplate = template.Must(template.New("welcome").Funcs(pasting).Parse(welcomeText))
+
+// pasting is for templates with lines that people paste into a shell.
+var pasting = template.FuncMap{"sh": shellWord}
+
+// plainWord is what a shell takes as it stands.
+var plainWord = regexp.MustCompile(`^[\w./:@%+=,-]+$`)
+
+// shellWord is text as one word of such a line.
+func shellWord(text string) string {
+	if plainWord.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
 
 // place is a region and the address of its API.
 type place struct {

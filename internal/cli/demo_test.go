@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/internal/lab"
+	"github.com/homeward-io/homeward/internal/operator"
 )
 
 // TestADemoLeavesNothing: the demo deletes its directory, however it ended. While it runs its nodes
@@ -89,5 +90,29 @@ func chargeAndWait(t *testing.T, api, psp string) {
 			return
 		}
 		require.True(t, time.Now().Before(giveUp), "the webhook of a charge comes within a minute")
+	}
+}
+
+// TestPrintedCommandsAreOneWordEach: a person pastes them, whatever the directory is called.
+func TestPrintedCommandsAreOneWordEach(t *testing.T) {
+	needsShell(t)
+	const data = "/data/it's our $HOME; 100 %"
+	var printed strings.Builder
+	require.NoError(t, clusterTemplate.Execute(&printed, map[string]any{
+		"Command": "/my tools/homeward", "Data": data, "Regions": []place{{}}, "Nodes": []*lab.Node{{}}, "Entry": place{Name: "us-east1"}, "Other": place{}, "Third": place{},
+		"Keys": map[string]string{}, "Operator": &operator.Certificate{Cert: data + "/o.pem", Key: data + "/o-key.pem"}, "State": "", "Database": "", "PSP": "", "Temporary": false,
+	}))
+	for of, want := range map[string]string{
+		" regions --cluster ": "[/my tools/homeward][regions][--cluster][" + data + "]",
+		" drill region-loss ": "[/my tools/homeward][drill][region-loss][--cluster][" + data + "][--region][us-east1]",
+		"openssl pkcs12 ":     "[openssl][pkcs12][-export][-in][" + data + "/o.pem][-inkey][" + data + "/o-key.pem][-out][operator.p12]",
+	} {
+		for line := range strings.Lines(printed.String()) {
+			if strings.Contains(line, of) {
+				require.Equal(t, want, pasted(t, "printf '[%s]' "+line))
+				want = ""
+			}
+		}
+		require.Empty(t, want, of)
 	}
 }

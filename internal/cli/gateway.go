@@ -109,7 +109,7 @@ func (c *gatewayCommand) change(s *gateway.Settings) {
 //go:embed gateway.txt
 var gatewayText string
 
-var gatewayTemplate = template.Must(template.New("gateway").Parse(gatewayText))
+var gatewayTemplate = template.Must(template.New("gateway").Funcs(pasting).Parse(gatewayText))
 
 // welcome prints all addresses and the commands to paste.
 func (c *gatewayCommand) welcome(io streams, d *lab.Demo, all *node.GatewaySettings, s node.Settings) error {
