@@ -15,7 +15,11 @@ func main() {
 	// Stores, buckets, keys and reports are for this user alone. What others read, as
 	// certificates, sets its own permissions.
 	syscall.Umask(0o077)
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ends := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		ends = append(ends, syscall.SIGHUP) // the terminal is gone: what was begun is ended, and put back, all the same
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	code := cli.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
