@@ -89,11 +89,11 @@ func (s cutStore) Get(ctx context.Context, key claim.Key, home string) (claim.Re
 	return s.Store.Get(ctx, key, home)
 }
 
-func (s cutStore) Unknown(ctx context.Context, home string, limit int) ([]claim.Record, error) {
+func (s cutStore) Unknown(ctx context.Context, home string, live bool, limit int) ([]claim.Record, error) {
 	if s.gone.Load() {
 		return nil, fmt.Errorf("%w: it is unreachable", claim.ErrUnavailable)
 	}
-	return s.Store.Unknown(ctx, home, limit)
+	return s.Store.Unknown(ctx, home, live, limit)
 }
 
 func (s cutStore) Queue(q outbox.Queue) outbox.Store { return idleQueue{s.Store.Queue(q), s.idle} }

@@ -335,9 +335,9 @@ func (s *store) Transactions(ctx context.Context, home string, after ledger.Posi
 	})
 }
 
-func (s *store) Unknown(ctx context.Context, home string, limit int) ([]claim.Record, error) {
+func (s *store) Unknown(ctx context.Context, home string, live bool, limit int) ([]claim.Record, error) {
 	return ask(ctx, s, "Unknown", func(ctx context.Context, rows deployment.Store) ([]claim.Record, error) {
-		return rows.Unknown(ctx, home, limit)
+		return rows.Unknown(ctx, home, live, limit)
 	})
 }
 

@@ -53,8 +53,8 @@ func (r *rows) reach(region string) error {
 	return nil
 }
 
-func (r *rows) Unknown(_ context.Context, home string, _ int) ([]claim.Record, error) {
-	if home != us {
+func (r *rows) Unknown(_ context.Context, home string, live bool, _ int) ([]claim.Record, error) {
+	if home != us || !live {
 		return nil, r.reach(home)
 	}
 	return []claim.Record{{
@@ -342,7 +342,10 @@ type busy struct{ *rows }
 
 func (b busy) Queue(q outbox.Queue) outbox.Store { return busyQueue{b.rows.Queue(q)} }
 
-func (b busy) Unknown(_ context.Context, _ string, limit int) ([]claim.Record, error) {
+func (b busy) Unknown(_ context.Context, _ string, live bool, limit int) ([]claim.Record, error) {
+	if live {
+		return nil, nil
+	}
 	return slices.Repeat([]claim.Record{{Key: claim.Key{Tenant: claim.TestTenant("acme")}}}, limit), nil
 }
 

@@ -22,9 +22,9 @@ import (
 // that changes anything.
 type Rows interface {
 	Queue(q outbox.Queue) outbox.Store
-	// Unknown lists up to limit claims at home in a region whose outcome is unknown, oldest
-	// first.
-	Unknown(ctx context.Context, home string, limit int) ([]claim.Record, error)
+	// Unknown lists up to limit claims at home in a region whose outcome is unknown, of live
+	// tenants or of test tenants, oldest first.
+	Unknown(ctx context.Context, home string, live bool, limit int) ([]claim.Record, error)
 	// Note appends to the audit of a key, as claim.Store does.
 	Note(ctx context.Context, key claim.Key, home string, e claim.AuditEntry)
 	// AppendAudit is that of audit.Store.
@@ -302,7 +302,7 @@ func (s *console) unknownPage(r *http.Request, p *page) error {
 		return err
 	}
 	read, errs := inEach(regions, func(region string) (v unknownsView, err error) {
-		all, err := s.Queues.Unknown(r.Context(), region, unknownRows+1) // one more shows whether there are more
+		all, err := s.Queues.Unknown(r.Context(), region, !p.Test, unknownRows+1) // one more shows whether there are more
 		if err != nil {
 			return v, err
 		}
@@ -325,7 +325,6 @@ func (s *console) unknownPage(r *http.Request, p *page) error {
 		v.Open, v.Parked = append(v.Open, one.Open...), append(v.Parked, one.Parked...)
 		v.More = v.More || one.More
 	}
-	v.Open = ofSide(p, v.Open, func(u *unknownView) string { return u.Tenant })
 	v.Parked = ofSide(p, v.Parked, (*rowView).tenant)
 	slices.SortStableFunc(v.Open, func(a, b unknownView) int { return a.FirstUse.Compare(b.FirstUse) })
 	slices.SortStableFunc(v.Parked, func(a, b rowView) int { return a.CreatedAt.Compare(b.CreatedAt) })

@@ -53,10 +53,11 @@ type Store interface {
 	// ones. It is for operators, and reads row by row.
 	InFlight(ctx context.Context, home string) (int, error)
 	// Unknown lists up to limit claims at home in a region that an attempt has left
-	// with an unknown outcome, oldest first, without parked ones and without responses.
-	// It is for operators: if there are more than 5,000 open provider calls it looks at
-	// those that are due first.
-	Unknown(ctx context.Context, home string, limit int) ([]claim.Record, error)
+	// with an unknown outcome, oldest first, without parked ones and without responses:
+	// those of live tenants, or of test tenants. It is for operators: if either have more
+	// than 5,000 open provider calls, or both more than 100,000, it looks at those that
+	// are due first.
+	Unknown(ctx context.Context, home string, live bool, limit int) ([]claim.Record, error)
 }
 
 // Deployment is what all regions share, and gives access to the rows of each. It is

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
@@ -91,7 +92,7 @@ func TestInFlight(t *testing.T) {
 	require.NoError(t, err)
 	is(2) // an unknown outcome is still to come
 	unknown := func(limit int) (keys []string) {
-		all, err := view(t, db, regions[0].Name).Unknown(ctx, home, limit)
+		all, err := view(t, db, regions[0].Name).Unknown(ctx, home, true, limit)
 		require.NoError(t, err)
 		for _, rec := range all {
 			require.Equal(t, home, rec.Home)
@@ -106,8 +107,36 @@ func TestInFlight(t *testing.T) {
 	require.Equal(t, []string{"k1", "k2"}, unknown(10), "oldest first")
 	require.Equal(t, []string{"k1"}, unknown(1))
 	require.Empty(t, unknown(0))
-	_, err = v.Unknown(ctx, "mars", 1)
+	_, err = v.Unknown(ctx, "mars", true, 1)
 	require.ErrorIs(t, err, claim.ErrHomeUnreachable)
 	_, err = v.InFlight(ctx, "mars")
 	require.ErrorIs(t, err, claim.ErrHomeUnreachable)
+}
+
+// TestUnknownOutcomesOfTestsHideNoLiveOne: a test tenant has more open calls than a list looks at, all
+// older and due earlier than the one of a live tenant.
+func TestUnknownOutcomesOfTestsHideNoLiveOne(t *testing.T) {
+	db := open(t, embedded.Config{})
+	ctx, home, test := t.Context(), regions[1].Name, claim.TestTenant("acme")
+	v := view(t, db, home)
+	unknown := func(tenant, key string) error {
+		got, err := v.Begin(ctx, claimtest.NewArrival(claim.Key{Tenant: tenant, Value: key}, home, "1", "n", tenant+key))
+		if err == nil {
+			_, err = v.Settle(ctx, got.Record, claim.Verdict{Outcome: &claim.Unknown{Reason: "timeout"}})
+		}
+		return err
+	}
+	var g errgroup.Group
+	g.SetLimit(64)
+	for i := range 5_100 {
+		g.Go(func() error { return unknown(test, fmt.Sprint(i)) })
+	}
+	require.NoError(t, g.Wait())
+	require.NoError(t, unknown("acme", "k"))
+	for tenant, live := range map[string]bool{"acme": true, test: false} {
+		all, err := v.Unknown(ctx, home, live, 1)
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		require.Equal(t, tenant, all[0].Key.Tenant)
+	}
 }

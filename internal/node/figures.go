@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/outbox"
@@ -159,11 +158,10 @@ func (f *figures) count(ctx context.Context, home string) error {
 			return err
 		}
 	}
-	unknown, err := f.store.Unknown(ctx, home, figuresRows)
+	unknown, err := f.store.Unknown(ctx, home, true, figuresRows)
 	if err != nil {
 		return err
 	}
-	unknown = slices.DeleteFunc(unknown, func(rec claim.Record) bool { return !claim.Livemode(rec.Key.Tenant) })
 	record(meter.UnknownOpen, float64(len(unknown)), home)
 	age := time.Duration(0)
 	for i := range unknown {

@@ -69,9 +69,9 @@ type cutOff struct {
 	region string
 }
 
-func (s cutOff) Unknown(ctx context.Context, home string, limit int) ([]claim.Record, error) {
+func (s cutOff) Unknown(ctx context.Context, home string, live bool, limit int) ([]claim.Record, error) {
 	if home == s.region {
 		return nil, claim.ErrUnavailable
 	}
-	return s.Store.Unknown(ctx, home, limit)
+	return s.Store.Unknown(ctx, home, live, limit)
 }

@@ -188,7 +188,7 @@ func walkHome(t *testing.T, db *sqlstore.DB, p claim.Policy) {
 	}})
 	require.NoError(t, err)
 	require.True(t, posted)
-	_, err = v.Unknown(ctx, home, 10)
+	_, err = v.Unknown(ctx, home, true, 10)
 	require.NoError(t, err)
 	rows, _, err := v.Brakes(ctx)
 	require.NoError(t, err)

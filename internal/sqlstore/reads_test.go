@@ -119,7 +119,7 @@ func TestReads(t *testing.T) {
 			return v.Queue(outbox.ProviderCalls).Waiting(ctx, here, 10)
 		},
 		"claims_unknown": func(ctx context.Context, _ *sqlstore.DB, v *sqlstore.View) (any, error) {
-			return v.Unknown(ctx, here, 10)
+			return v.Unknown(ctx, here, true, 10)
 		},
 		"calls_depth": func(ctx context.Context, _ *sqlstore.DB, v *sqlstore.View) (any, error) {
 			return v.Queue(outbox.ProviderCalls).Depth(ctx, here)

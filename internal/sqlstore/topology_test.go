@@ -130,7 +130,7 @@ func TestInFlight(t *testing.T) {
 	_, err = v.Settle(ctx, held[2], claim.Verdict{Outcome: &claim.Unknown{Reason: "500"}})
 	require.NoError(t, err)
 	unknown := func(limit int) (keys []string) {
-		all, err := view(t, db, regions[0]).Unknown(ctx, home, limit)
+		all, err := view(t, db, regions[0]).Unknown(ctx, home, true, limit)
 		require.NoError(t, err)
 		for _, rec := range all {
 			require.Equal(t, home, rec.Home)
@@ -155,9 +155,29 @@ func TestInFlight(t *testing.T) {
 	require.Len(t, unknown(10), 1, "what is parked waits for a person")
 	for _, call := range []func() error{
 		func() error { _, err := v.InFlight(ctx, "mars"); return err },
-		func() error { _, err := v.Unknown(ctx, "mars", 1); return err },
+		func() error { _, err := v.Unknown(ctx, "mars", true, 1); return err },
 	} {
 		require.ErrorIs(t, call(), claim.ErrHomeUnreachable)
+	}
+}
+
+// TestUnknownOutcomesOfTestsHideNoLiveOne: a test tenant has more open calls than a list looks at, all
+// older and due earlier than the one of a live tenant.
+func TestUnknownOutcomesOfTestsHideNoLiveOne(t *testing.T) {
+	d := newDatabase(t)
+	db, ctx, home, test := open(t, sqlstore.Config{URL: d.admin}), t.Context(), regions[0], claim.TestTenant("acme")
+	v := view(t, db, home)
+	d.fill(t, "claims", 5_100)
+	d.exec(t, "UPDATE claims SET tenant_id = $1, unknowns = 1, fingerprint = decode(repeat('00', 32), 'hex') WHERE true", test)
+	got, err := v.Begin(ctx, claimtest.NewArrival(claim.Key{Tenant: "acme", Value: "k"}, home, "1", "n", "ch_1"))
+	require.NoError(t, err)
+	_, err = v.Settle(ctx, got.Record, claim.Verdict{Outcome: &claim.Unknown{Reason: "timeout"}})
+	require.NoError(t, err)
+	for tenant, live := range map[string]bool{"acme": true, test: false} {
+		all, err := v.Unknown(ctx, home, live, 1)
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		require.Equal(t, tenant, all[0].Key.Tenant)
 	}
 }
 

@@ -78,7 +78,7 @@ var promises = []promise{
 		drills:   []string{"TestDrill", "TestDrillsThroughAGateway"},
 		nemesis:  "no request without a final answer, also to cancellations",
 		simulate: "no request without a final answer, also to cancellations",
-		mutants:  `^(claim/(unknowns|not-founds|fault|settle-unknowns|take-over-look|close|give-up|moved-counts)|sql/(calls|defer|settle.*unknowns|change.sql-look)|outbox/|payment/|recon/undecided|notice/learn)`,
+		mutants:  `^(claim/(unknowns|not-founds|fault|settle-unknowns|take-over-look|close|give-up|moved-counts)|embedded/unknown|sql/(calls|defer|settle.*unknowns|change.sql-look)|outbox/|payment/|recon/undecided|notice/learn)`,
 	},
 	{ // the books follow the money
 		explorer: []string{"money that moved is booked, asked about, or refunded", "an answer says what the provider did"},
