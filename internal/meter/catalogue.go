@@ -231,7 +231,7 @@ var (
 		"Normally 0. A balance that stays for a day is in LIMBO, held or doubtful.",
 		Currency)
 	Limbo = money.gauge("homeward.limbo", "{notice}",
-		"Parked notices of money that cannot be refunded automatically.",
+		"Parked notices of money that cannot be refunded automatically, among the first 10,000 that are parked. Test tenants' are left out.",
 		"An operator decides each: `homeward outbox list --queue notices`.",
 		Home)
 	BrakeHeld = money.gauge("homeward.brake.held", "",

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // TestADeputyReportsALostRegionsFigures: while a region is lost a node of another one reports its
@@ -34,11 +36,8 @@ func TestADeputyReportsALostRegionsFigures(t *testing.T) {
 	}
 	var lost []string
 	turn := true
-	f := &figures{
-		store: store, region: here, lost: func() []string { return lost }, inTurn: func(home string) bool { return home == here || turn },
-		clock: &storeClock{}, failures: (*meter.Set)(nil).Counter(meter.CollectFailures), homes: map[string]counted{},
-		trouble: trouble{log: slog.New(slog.DiscardHandler)}, deputy: trouble{log: slog.New(slog.DiscardHandler)},
-	}
+	f := figuresOf(store, here)
+	f.lost, f.inTurn = func() []string { return lost }, func(home string) bool { return home == here || turn }
 	pending := func() map[string]float64 {
 		f.round(t.Context())
 		reported := map[string]float64{}
@@ -61,6 +60,58 @@ func TestADeputyReportsALostRegionsFigures(t *testing.T) {
 	require.Equal(t, map[string]float64{here: 0}, pending(), "another node's turn")
 	turn, f.homes, f.store = true, map[string]counted{}, cutOff{store, here}
 	require.Equal(t, map[string]float64{gone: 2}, pending(), "its own rows cannot be read")
+}
+
+func figuresOf(store deployment.Store, here string) *figures {
+	return &figures{
+		store: store, region: here, lost: func() []string { return nil }, inTurn: func(string) bool { return true },
+		clock: &storeClock{}, failures: (*meter.Set)(nil).Counter(meter.CollectFailures), homes: map[string]counted{},
+		trouble: trouble{log: slog.New(slog.DiscardHandler)}, deputy: trouble{log: slog.New(slog.DiscardHandler)},
+	}
+}
+
+// TestLimboIsOfLiveMoneyAlone: homeward_limbo pages. A test tenant's notice does not, and a live one
+// does behind however many that are parked for other reasons.
+func TestLimboIsOfLiveMoneyAlone(t *testing.T) {
+	const here = "us-east1"
+	db, err := embedded.Open(embedded.Config{Dir: t.TempDir(), Policy: claim.DefaultPolicy(), Regions: []claim.Region{{Name: here, Code: 1}}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	store, err := deployment.Embedded(db).Region(here)
+	require.NoError(t, err)
+	park := func(reason string, ids ...string) {
+		var all []notice.Notice
+		for _, id := range ids {
+			all = append(all, notice.Notice{ID: id, Provider: "any", Body: []byte("{}")})
+		}
+		_, err := store.Keep(t.Context(), here, all)
+		require.NoError(t, err)
+		rows, err := store.Queue(outbox.Notices).Take(t.Context(), here, len(ids), time.Minute)
+		require.NoError(t, err)
+		require.Len(t, rows, len(ids))
+		for _, m := range rows {
+			require.NoError(t, store.Queue(outbox.Notices).Park(t.Context(), here, m.Hold(), reason))
+		}
+	}
+	f := figuresOf(store, here)
+	is := func(want map[*meter.Metric]float64) {
+		t.Helper()
+		f.round(t.Context())
+		for _, one := range f.homes[here].figures {
+			if value, ok := want[one.of]; ok && (one.of == meter.Limbo || one.labels[1] == string(outbox.Notices)) {
+				require.Equal(t, value, one.value, one.of.Name)
+			}
+		}
+	}
+	park("LIMBO: it failed after it was booked", notice.TestID(claim.TestTenant("acme"), "evt_1"))
+	is(map[*meter.Metric]float64{meter.Limbo: 0, meter.OutboxParked: 1})
+	var others []string
+	for i := range figuresRows {
+		others = append(others, fmt.Sprintf("adyen:%04d", i))
+	}
+	park("nothing is known of it", others...)
+	park("LIMBO: the provider refused the refund", "stripe:evt_1")
+	is(map[*meter.Metric]float64{meter.Limbo: 1, meter.OutboxParked: figuresRows})
 }
 
 // cutOff has a region whose outcomes cannot be read.
