@@ -507,6 +507,43 @@ func TestAnUnreadClaimFreesNoKey(t *testing.T) {
 	}
 }
 
+// later lets days pass, with housekeeping.
+func (w *world) later(days int, also ...func()) {
+	w.Helper()
+	for range days {
+		w.now = w.now.Add(24 * time.Hour)
+		_, err := w.db.Sweep(w.Context(), 100)
+		require.NoError(w, err)
+		for _, do := range also {
+			do()
+		}
+	}
+}
+
+// The audit of a claim that housekeeping has deleted is in rows for days, or for 400 without an export:
+// it names the tenant of a key that comes without.
+func TestAKeyIsFoundByItsAudit(t *testing.T) {
+	w := newWorld(t)
+	w.charged(w.begin("acme", "order-1", eu, object(t, 2)))
+	w.later(4)
+	want, err := w.reader().Read(t.Context(), inspect.Query{Of: "order-1", Tenant: "acme"})
+	require.NoError(t, err)
+	require.Nil(t, want.Claim)
+	require.Equal(t, "charged once, its key is free again", want.Verdict)
+	require.Equal(t, want, w.read("order-1"))
+	w.charged(w.begin("globex", "order-1", us, object(t, 1)))
+	require.Equal(t, "globex", w.read("order-1").Tenant, "a claim comes before")
+	w.later(4)
+	_, err = w.reader().Read(t.Context(), inspect.Query{Of: "order-1"})
+	require.ErrorIs(t, err, inspect.ErrSeveral)
+	w.network.Cut(us, eu)
+	h, err := w.reader().Read(t.Context(), inspect.Query{Of: "order-1"})
+	require.NoError(t, err)
+	require.Equal(t, "globex", h.Tenant)
+	require.Contains(t, h.Verdict, "not everything could be read")
+	require.NotContains(t, h.Verdict, "free")
+}
+
 // What rows have forgotten segments still have: by key, by object, with its tenant or
 // without. What both have is shown once.
 func TestSegments(t *testing.T) {

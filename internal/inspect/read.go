@@ -115,6 +115,15 @@ func (g *gathering) missing(what string, err error) {
 	g.h.Missing = append(g.h.Missing, fmt.Sprintf("%s: %v", what, err))
 }
 
+// doubt adds what was not read, each once.
+func (g *gathering) doubt(doubts []string) {
+	for _, d := range doubts {
+		if !slices.Contains(g.h.Missing, d) {
+			g.h.Missing = append(g.h.Missing, d)
+		}
+	}
+}
+
 // home names the region of a code.
 func (g *gathering) home(code claim.RegionCode) (string, bool) {
 	for _, r := range g.r.Regions {
@@ -209,12 +218,13 @@ func (g *gathering) homes() []string {
 	return names
 }
 
-// findTenant searches all tenants for one that has the key.
+// findTenant searches all tenants for one that has the key: its claim, or where no tenant has one any
+// more, its audit.
 func (g *gathering) findTenant(ctx context.Context) error {
 	if g.r.Tenants == nil {
 		return errors.New("inspect: a key needs its tenant; name it")
 	}
-	var having []string
+	var tenants, having []string
 	var best gathering
 	for after := ""; ; {
 		page, err := g.r.Tenants(ctx, after, tenantsPage)
@@ -227,15 +237,19 @@ func (g *gathering) findTenant(ctx context.Context) error {
 			if err := one.findKey(ctx); err != nil {
 				return err
 			}
-			g.h.Missing = append(g.h.Missing, one.h.Missing...)
+			g.doubt(one.h.Missing)
+			g.claimUnread = g.claimUnread || one.claimUnread
 			if one.rec != nil {
 				having, best = append(having, t.ID), one
 			}
-			after = t.ID
+			tenants, after = append(tenants, t.ID), t.ID
 		}
 		if len(page) < tenantsPage {
 			break
 		}
+	}
+	if len(having) == 0 {
+		having, best = g.noted(ctx, tenants), *g
 	}
 	switch {
 	case len(having) > 1:
@@ -244,9 +258,26 @@ func (g *gathering) findTenant(ctx context.Context) error {
 	case len(having) == 1:
 		missing := g.h.Missing
 		*g = best
-		g.h.Missing = missing
+		g.h.Tenant, g.h.Missing = having[0], missing
 	}
-	return nil
+	return ctx.Err()
+}
+
+// noted returns the tenants of some that have the key in their audit.
+func (g *gathering) noted(ctx context.Context, tenants []string) (having []string) {
+	for _, t := range tenants {
+		for _, home := range g.homes() {
+			line, err := g.r.Rows.Timeline(ctx, claim.Key{Tenant: t, Value: g.h.Key}, home, 1)
+			if err != nil {
+				g.doubt([]string{fmt.Sprintf("audit at %s: %v", home, err)})
+			}
+			if len(line) > 0 {
+				having = append(having, t)
+				break
+			}
+		}
+	}
+	return having
 }
 
 func more(n int) string {
@@ -312,7 +343,7 @@ func (g *gathering) timeline(ctx context.Context) {
 		}
 		line, err := g.r.Rows.Timeline(ctx, key, r.Name, maxTimeline)
 		if err != nil {
-			g.missing("audit at "+r.Name, err)
+			g.doubt([]string{fmt.Sprintf("audit at %s: %v", r.Name, err)})
 			continue
 		}
 		g.h.Truncated = g.h.Truncated || len(line) == maxTimeline
