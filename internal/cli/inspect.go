@@ -45,7 +45,7 @@ type auditShowCommand struct {
 
 // Help returns the text that homeward audit show --help adds.
 func (auditShowCommand) Help() string {
-	return "As homeward inspect, with what segments have. Without a claim that names its days all of them are looked through: --since and --until shorten that. " + bucketHelp + storeHelp
+	return "As homeward inspect, with what segments have. All of them are looked through, of a stamped key and of an object those of its home: --since and --until shorten that. " + bucketHelp + storeHelp
 }
 
 func (c *auditShowCommand) Run(ctx context.Context, io streams) error {

@@ -544,6 +544,44 @@ func TestAKeyIsFoundByItsAudit(t *testing.T) {
 	require.NotContains(t, h.Verdict, "free")
 }
 
+// A key whose pin ran out may get another home: its segments are in both.
+func TestSegmentsOfAFormerHome(t *testing.T) {
+	w := newWorld(t)
+	text, err := audit.NewKey()
+	require.NoError(t, err)
+	keys, err := audit.ParseKeys(text)
+	require.NoError(t, err)
+	bucket := audittest.NewBucket()
+	export := func() {
+		for _, home := range []string{eu, us} {
+			x, err := audit.NewExporter(audit.Config{Store: w.view, Objects: bucket, Keys: keys, Deployment: uuid.NameSpaceOID, Policy: audit.DefaultPolicy(), Home: home, Node: "node-1"})
+			require.NoError(t, err)
+			_, err = x.Round(t.Context())
+			require.NoError(t, err)
+		}
+	}
+	r := w.reader()
+	r.Segments = &audit.Archive{Objects: bucket, Trust: keys.Trust()}
+	first, second := object(t, 2), object(t, 1)
+	w.settle(w.begin("acme", "order-1", eu, first), claim.Verdict{Outcome: &claim.Refused{Reason: "stolen_card"}})
+	w.later(11, export)
+	w.charged(w.begin("acme", "order-1", us, second))
+	for _, verdict := range []string{"charged once; home us-east1", "charged once, its key is free again; home us-east1"} {
+		for _, q := range []inspect.Query{{Of: "order-1"}, {Of: "order-1", Tenant: "acme"}, {Of: second}} {
+			h, err := r.Read(t.Context(), q)
+			require.NoError(t, err)
+			require.Equal(t, verdict, h.Verdict)
+			require.Equal(t, []string{us, second}, []string{h.Home, h.Object})
+			var homes []string
+			for _, e := range h.Timeline {
+				homes = append(homes, e.Home)
+			}
+			require.Equal(t, []string{eu, eu, eu, us, us, us}, homes)
+		}
+		w.later(11, export)
+	}
+}
+
 // What rows have forgotten segments still have: by key, by object, with its tenant or
 // without. What both have is shown once.
 func TestSegments(t *testing.T) {

@@ -25,9 +25,6 @@ func (g *gathering) segments(ctx context.Context, q *Query) error {
 		return nil
 	}
 	w := audit.Wanted{Tenant: g.h.Tenant, Key: g.h.Key, Object: g.h.Object, Since: q.Since, Until: q.Until}
-	if g.h.Stamped || g.h.Object != "" {
-		w.Regions = []string{g.h.Home}
-	}
 	if w.Key != "" && w.Tenant == "" {
 		for after := ""; ; {
 			page, err := g.r.Tenants(ctx, after, tenantsPage)
@@ -63,15 +60,20 @@ func (g *gathering) segments(ctx context.Context, q *Query) error {
 		f := &found[i]
 		g.h.Tenant, g.h.Key = orElse(g.h.Tenant, f.Tenant), orElse(g.h.Key, f.Key)
 		g.h.Home = orElse(g.h.Home, f.Home)
-		if g.rec == nil && q.Of == g.h.Key { // of several lives the last one counts
-			g.h.Object = orElse(f.Object, g.h.Object)
+		if g.rec == nil && q.Of == g.h.Key && f.Object != "" { // of several lives the last one counts
+			g.h.Object, g.h.Home = f.Object, f.Home
 		}
 	}
 	g.exported = found
 	return nil
 }
 
+// search looks in the segments of every region: a key whose pin ran out may have had another home
+// before. A stamped key, and an object, have one home.
 func (g *gathering) search(ctx context.Context, w audit.Wanted) []audit.Found {
+	if _, stamped := claim.ReadStamp(w.Key); stamped || w.Key == "" {
+		w.Regions = []string{g.h.Home}
+	}
 	found, doubts, err := g.r.Segments.Find(ctx, w)
 	if err != nil {
 		g.missing("audit segments", err)
