@@ -164,6 +164,36 @@ func TestKeysAndObjectsAreFound(t *testing.T) {
 	require.Empty(t, w.find(audit.Wanted{Key: "key-007", Regions: []string{"us-east1"}}))
 }
 
+// A segment that the store has recorded and the bucket lacks may have had what is searched.
+func TestMissingSegmentsAreDoubts(t *testing.T) {
+	w := newWorld(t)
+	w.days(5, 3)
+	w.round()
+	for i, name := range w.bucket.Names() {
+		if i != 0 && i != 3 {
+			w.bucket.Remove(name)
+		}
+	}
+	between, last := "segments 2 to 3 of "+home+": they are not in the bucket", "segment 5 of "+home+": it is not in the bucket"
+	for _, c := range []struct {
+		recorded map[string]uint64
+		doubts   []string
+	}{
+		{nil, nil},
+		{map[string]uint64{home: 1}, nil},
+		{map[string]uint64{home: 2}, []string{"segment 2 of " + home + ": it is not in the bucket"}},
+		{map[string]uint64{home: 4}, []string{between}},
+		{map[string]uint64{home: 5}, []string{last, between}},
+		{map[string]uint64{home: 1, "us-east1": 2}, []string{"segments 1 to 2 of us-east1: they are not in the bucket"}},
+	} {
+		a := audit.Archive{Objects: w.bucket, Trust: w.keys.Trust()}
+		found, doubts, err := a.Find(t.Context(), audit.Wanted{Object: "ch_key-001", Recorded: c.recorded})
+		require.NoError(t, err)
+		require.Len(t, found, 2)
+		require.Equal(t, c.doubts, doubts)
+	}
+}
+
 // Whatever is done to a bucket is named by where it was done.
 func TestWhatIsWrongIsNamed(t *testing.T) {
 	w := newWorld(t)

@@ -246,7 +246,7 @@ func (v *verification) books(ctx context.Context, report *RegionReport, segments
 func (a *Archive) Books(ctx context.Context, id string, regions []string) (all []ledger.Transaction, doubts []string, err error) {
 	w := Wanted{Object: id, Regions: regions}
 	var mu sync.Mutex
-	names, err := a.list(ctx, &w)
+	names, _, err := a.list(ctx, &w)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -38,6 +38,9 @@ type Wanted struct {
 	Since, Until time.Time
 	// Tenants completes a Key that comes without its tenant.
 	Tenants []string
+	// Recorded are the numbers of the last segments of regions, as the store had them before the
+	// search. Up to them a segment that the bucket lacks is a doubt.
+	Recorded map[string]uint64
 }
 
 // Found is an entry and its segment.
@@ -48,9 +51,9 @@ type Found struct {
 }
 
 // Find returns the selected entries, each once, in the order of their times. Doubts name the
-// segments that could not be read or verified; their entries are missing from the result.
+// segments that are missing, or could not be read or verified; the result lacks their entries.
 func (a *Archive) Find(ctx context.Context, w Wanted) (found []Found, doubts []string, err error) {
-	names, err := a.list(ctx, &w)
+	names, doubts, err := a.list(ctx, &w)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -84,17 +87,36 @@ func (a *Archive) Find(ctx context.Context, w Wanted) (found []Found, doubts []s
 	return once(found), doubts, nil
 }
 
-// list returns the segments that can have selected entries.
-func (a *Archive) list(ctx context.Context, w *Wanted) (names []named, err error) {
+// list returns the segments that can have selected entries. Doubts name those that are missing.
+func (a *Archive) list(ctx context.Context, w *Wanted) (names []named, doubts []string, err error) {
+	numbers := map[string][]uint64{}
 	if err := a.Objects.List(ctx, "", func(name string) error {
-		if n, ok := readName(name); ok && w.looksIn(n) {
+		n, ok := readName(name)
+		if !ok {
+			return nil
+		}
+		numbers[n.region] = append(numbers[n.region], n.number)
+		if w.looksIn(n) {
 			names = append(names, n)
 		}
 		return nil
 	}); err != nil {
-		return nil, fmt.Errorf("audit: cannot list the bucket: %w", err)
+		return nil, nil, fmt.Errorf("audit: cannot list the bucket: %w", err)
 	}
-	return names, nil
+	for region, last := range w.Recorded {
+		next, there := uint64(1), numbers[region]
+		slices.Sort(there)
+		for _, n := range append(there, last+1) {
+			switch to := min(n-1, last); {
+			case next == to:
+				doubts = append(doubts, fmt.Sprintf("segment %d of %s: it is not in the bucket", to, region))
+			case next < to:
+				doubts = append(doubts, fmt.Sprintf("segments %d to %d of %s: they are not in the bucket", next, to, region))
+			}
+			next = n + 1
+		}
+	}
+	return names, doubts, nil
 }
 
 // looksIn reports whether a segment can have selected entries.

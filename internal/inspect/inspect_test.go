@@ -3,7 +3,10 @@ package inspect_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"path"
+	"strings"
 	"testing"
 	"time"
 
@@ -579,6 +582,26 @@ func TestSegmentsOfAFormerHome(t *testing.T) {
 			require.Equal(t, []string{eu, eu, eu, us, us, us}, homes)
 		}
 		w.later(11, export)
+	}
+
+	// A segment that the bucket lacks, as another bucket does, is named, and nothing is denied.
+	for _, archive := range []*audit.Archive{{Objects: audittest.NewBucket(), Trust: keys.Trust()}, {Objects: bucket, Trust: keys.Trust()}} {
+		for _, name := range bucket.Names() {
+			if strings.HasSuffix(path.Dir(name), "/2026-03-01") {
+				bucket.Remove(name)
+			}
+		}
+		r.Segments = archive
+		for _, of := range []string{"order-1", first} {
+			h, err := r.Read(t.Context(), inspect.Query{Of: of, Tenant: "acme", Until: w.now.AddDate(0, 0, -20)})
+			if err == nil {
+				require.Contains(t, h.Verdict, "not everything could be read")
+				err = errors.New(strings.Join(h.Missing, "; "))
+			}
+			require.NotErrorIs(t, err, inspect.ErrNotFound)
+			require.ErrorContains(t, err, "of europe-west1")
+			require.ErrorContains(t, err, "not in the bucket")
+		}
 	}
 }
 

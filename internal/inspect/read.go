@@ -26,6 +26,8 @@ type Rows interface {
 	About(ctx context.Context, region string, objects ...string) ([]ledger.Transaction, error)
 	Reversals(ctx context.Context, ids ...string) ([]ledger.Transaction, error)
 	Queue(q outbox.Queue) outbox.Store
+	// AuditChain is read with Segments alone.
+	AuditChain(ctx context.Context, home string) (c audit.Chain, now time.Time, found bool, err error)
 }
 
 // Reader reads histories. Its fields are set once; it is safe for concurrent use.
@@ -107,8 +109,9 @@ type gathering struct {
 	booked []ledger.Transaction
 	// claimUnread and booksUnread: rows that were not read may have a claim, or bookings.
 	claimUnread, booksUnread bool
-	// exported is the audit from segments.
-	exported []audit.Found
+	// exported is the audit from segments; segmentsUnread: others may have more.
+	exported       []audit.Found
+	segmentsUnread bool
 }
 
 func (g *gathering) missing(what string, err error) {
@@ -375,8 +378,8 @@ func (g *gathering) books(ctx context.Context) {
 		if err != nil {
 			g.missing("books in segments", err)
 		}
-		g.booksUnread = g.booksUnread || err != nil || len(doubts) > 0
-		g.h.Missing = append(g.h.Missing, doubts...)
+		g.booksUnread = g.booksUnread || g.segmentsUnread || err != nil || len(doubts) > 0
+		g.doubt(doubts)
 		all = append(left, all...) // what has left is older
 	}
 	for i := range all {

@@ -74,11 +74,25 @@ func (g *gathering) search(ctx context.Context, w audit.Wanted) []audit.Found {
 	if _, stamped := claim.ReadStamp(w.Key); stamped || w.Key == "" {
 		w.Regions = []string{g.h.Home}
 	}
-	found, doubts, err := g.r.Segments.Find(ctx, w)
-	if err != nil {
-		g.missing("audit segments", err)
+	w.Recorded = map[string]uint64{}
+	var doubts []string
+	for _, r := range g.r.Regions {
+		if len(w.Regions) > 0 && r.Name != g.h.Home {
+			continue
+		}
+		chain, _, _, err := g.r.Rows.AuditChain(ctx, r.Name)
+		if err != nil {
+			doubts = append(doubts, fmt.Sprintf("how far the audit of %s is exported: %v", r.Name, err))
+		}
+		w.Recorded[r.Name] = chain.Number
 	}
-	g.h.Missing = append(g.h.Missing, doubts...)
+	found, more, err := g.r.Segments.Find(ctx, w)
+	if err != nil {
+		doubts = append(doubts, fmt.Sprintf("audit segments: %v", err))
+	}
+	doubts = append(doubts, more...)
+	g.segmentsUnread = g.segmentsUnread || len(doubts) > 0
+	g.doubt(doubts)
 	return found
 }
 

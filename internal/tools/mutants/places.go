@@ -545,6 +545,7 @@ var rooms = []room{
 		{"audit/verify-stale", "verification.link", "v.c.Now.Sub(report.To) > v.c.Stale", "false"},
 		{"audit/verify-fork", "verification.choose", "len(chosen) == 1", "len(chosen) > 0"},
 		{"audit/continue-another-chain", "Segment.continues", "s.Previous == c.Digest", "true"},
+		{"audit/find-missing", "Archive.list", "append(there, last+1)", "there"},
 		{"audit/ahead-of-before", "Exporter.prove", "s.Written.Before(since)", "false"},
 	}},
 	{dir: "internal/restore", suites: []suite{restores}, mutants: []mutant{
