@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 )
 
@@ -25,15 +26,21 @@ type binary struct {
 	path string // cockroach, or postgres with initdb beside it
 }
 
-// find looks for what runs a kind, "" for what dir holds or the first there is.
+// find looks for what runs a kind, "" for what dir holds or the first there is. It refuses a kind beside
+// the data of another one alone, which the next start would find instead.
 func find(ctx context.Context, kind Kind, dir string) (binary, error) {
-	if kind == "" && dir != "" {
-		for _, k := range []Kind{CockroachDB, PostgreSQL} {
-			if _, err := os.Stat(filepath.Join(dir, string(k))); err == nil {
-				kind = k
-				break
-			}
+	var there []Kind
+	for _, k := range []Kind{CockroachDB, PostgreSQL} {
+		if _, err := os.Stat(filepath.Join(dir, string(k))); dir != "" && err == nil {
+			there = append(there, k)
 		}
+	}
+	switch {
+	case len(there) == 0:
+	case kind == "":
+		kind = there[0]
+	case !slices.Contains(there, kind):
+		return binary{}, fmt.Errorf("localdb: %s has the data of %s, not of %s: choose another directory, or start that kind", dir, there[0], kind)
 	}
 	switch kind {
 	case CockroachDB:

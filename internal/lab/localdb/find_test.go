@@ -70,6 +70,19 @@ func TestFindsCockroach(t *testing.T) {
 	}
 }
 
+// TestADirectoryKeepsItsKind: of two kinds in one directory the next start would find the wrong one.
+func TestADirectoryKeepsItsKind(t *testing.T) {
+	dir := t.TempDir()
+	program(t, filepath.Join(dir, "bin", "cockroach"), "")
+	t.Setenv("COCKROACH_BINARY", filepath.Join(dir, "bin", "cockroach"))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, string(PostgreSQL)), 0o700))
+	_, err := find(t.Context(), CockroachDB, dir)
+	require.ErrorContains(t, err, dir+" has the data of postgresql, not of cockroachdb")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, string(CockroachDB)), 0o700))
+	_, err = find(t.Context(), CockroachDB, dir)
+	require.NoError(t, err)
+}
+
 func TestTheErrorNamesWhatIsMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("COCKROACH_BINARY", "")
