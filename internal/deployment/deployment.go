@@ -54,9 +54,8 @@ type Store interface {
 	InFlight(ctx context.Context, home string) (int, error)
 	// Unknown lists up to limit claims at home in a region that an attempt has left
 	// with an unknown outcome, oldest first, without parked ones and without responses:
-	// those of live tenants, or of test tenants. It is for operators: if either have more
-	// than 5,000 open provider calls, or both more than 100,000, it looks at those that
-	// are due first.
+	// those of live tenants, or of test tenants. It is for operators: if both have more
+	// than 20,000 open provider calls, it looks at those that are due first.
 	Unknown(ctx context.Context, home string, live bool, limit int) ([]claim.Record, error)
 }
 

@@ -448,16 +448,15 @@ func (v *View) Settled(ctx context.Context, home string, after claim.Key, limit 
 }
 
 // unknownAmong is how many open provider calls Unknown looks at.
-const unknownAmong = 5_000
+const unknownAmong = 20_000
 
 // Unknown lists up to limit claims of a region in flight with an attempt of unknown
-// outcome, oldest first: those of live tenants, or of test tenants. If either have more
-// than 5,000 open calls, or both more than 100,000, it looks at those that are due first.
+// outcome, oldest first: those of live tenants, or of test tenants. If both have more
+// than 20,000 open calls, it looks at those that are due first.
 // It leaves out parked ones. The records have no response.
 func (v *View) Unknown(ctx context.Context, region string, live bool, limit int) (unknown []claim.Record, err error) {
-	ofSide := func(key claim.Key) bool { return claim.Livemode(key.Tenant) == live }
-	err = v.eachInFlight(ctx, region, unknownAmong, ofSide, func(rec *claim.Record) {
-		if rec.Unknowns > 0 {
+	err = v.eachInFlight(ctx, region, unknownAmong, func(rec *claim.Record) {
+		if rec.Unknowns > 0 && claim.Livemode(rec.Key.Tenant) == live {
 			rec.Response, rec.Refusal = nil, nil
 			unknown = append(unknown, *rec)
 		}
@@ -471,24 +470,18 @@ func (v *View) Unknown(ctx context.Context, region string, live bool, limit int)
 // InFlight counts the claims of a region without an outcome, except parked ones: each
 // has its provider call from Begin to Settle. Beyond 100,000 it stops counting.
 func (v *View) InFlight(ctx context.Context, region string) (n int, err error) {
-	all := func(claim.Key) bool { return true }
-	err = v.eachInFlight(ctx, region, depthLimit, all, func(*claim.Record) { n++ })
+	err = v.eachInFlight(ctx, region, depthLimit, func(*claim.Record) { n++ })
 	return n, err
 }
 
-// eachInFlight looks at up to among calls of the keys that of selects, and passes up to depthLimit.
-func (v *View) eachInFlight(ctx context.Context, region string, among int, of func(claim.Key) bool, see func(*claim.Record)) error {
+func (v *View) eachInFlight(ctx context.Context, region string, among int, see func(*claim.Record)) error {
 	return v.on(ctx, region, func(t *tx) {
-		looked := 0
 		t.eachDue(providerCalls, maxDue, func(d due) bool {
-			if looked++; !of(d.owner) {
-				return looked < depthLimit
-			}
 			if rec := t.syncedClaim(d.owner); rec != nil && rec.State == claim.InFlight && rec.Minted.ID == d.id {
 				see(rec)
 			}
 			among--
-			return among > 0 && looked < depthLimit
+			return among > 0
 		})
 	})
 }

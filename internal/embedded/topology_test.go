@@ -113,8 +113,8 @@ func TestInFlight(t *testing.T) {
 	require.ErrorIs(t, err, claim.ErrHomeUnreachable)
 }
 
-// TestUnknownOutcomesOfTestsHideNoLiveOne: a test tenant has more open calls than a list looks at, all
-// older and due earlier than the one of a live tenant.
+// TestUnknownOutcomesOfTestsHideNoLiveOne: a test tenant has thousands, all older and due earlier than
+// the one of a live tenant.
 func TestUnknownOutcomesOfTestsHideNoLiveOne(t *testing.T) {
 	db := open(t, embedded.Config{})
 	ctx, home, test := t.Context(), regions[1].Name, claim.TestTenant("acme")

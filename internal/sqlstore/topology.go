@@ -65,25 +65,25 @@ func (v *View) InFlight(ctx context.Context, region string) (int, error) {
 }
 
 type unknownArgs struct {
-	Home                 string
-	Live                 bool
-	Test                 string // how the ids of test tenants end
-	Looked, Among, Limit int64
+	Home         string
+	Live         bool
+	Test         string // how the ids of test tenants end
+	Among, Limit int64
 }
 
 // unknownAmong is how many open provider calls Unknown reads: looking up a claim for
-// each takes some 50 ms.
-const unknownAmong = 5_000
+// each takes some 200 ms.
+const unknownAmong = 20_000
 
 // Unknown lists up to limit claims of a region in flight that an attempt has left with
-// an unknown outcome, oldest first: those of live tenants, or of test tenants. If either
-// have more than 5,000 open calls, or both more than 100,000, it looks at those that are
-// due first. It leaves out parked ones. The records have no response.
+// an unknown outcome, oldest first: those of live tenants, or of test tenants. If both
+// have more than 20,000 open calls, it looks at those that are due first. It leaves out
+// parked ones. The records have no response.
 func (v *View) Unknown(ctx context.Context, region string, live bool, limit int) ([]claim.Record, error) {
 	ctx, err := v.reach(ctx, region)
 	if err != nil || limit <= 0 {
 		return nil, err
 	}
-	all, err := many(ctx, v.db, claimsUnknown, repeatable, unknownArgs{region, live, claim.TestTenant(""), depthLimit, unknownAmong, int64(limit)}, scanOwned(region))
+	all, err := many(ctx, v.db, claimsUnknown, repeatable, unknownArgs{region, live, claim.TestTenant(""), unknownAmong, int64(limit)}, scanOwned(region))
 	return all, claimError(claimsUnknown.name, err)
 }

@@ -290,7 +290,7 @@ var rooms = []room{
 		{"embedded/booked-twice", "tx.putEffects", "!t.book(fx.Post)", "!t.book(fx.Post) && false"},
 		{"embedded/read-before-lock", "tx.hold", "t.unshare()", ""},
 		{"embedded/read-before-synced", "synced", "t.unshare()", ""},
-		{"embedded/unknown-of-tests", "View.Unknown", "claim.Livemode(key.Tenant) == live", "true"},
+		{"embedded/unknown-of-tests", "View.Unknown", "claim.Livemode(rec.Key.Tenant) == live", "true"},
 		{"embedded/queue-fence", "queueView.alter", "m.Fence != rows[i].Fence", "false"},
 		{"embedded/queue-parked", "queueView.alter", "m.Parked != parked", "false"},
 		{"embedded/take-fence", "queueView.Take", "next.Fence++", ""},
