@@ -36,10 +36,9 @@ UNRACED = $(addprefix github.com/homeward-io/homeward/,e2e/alerts monitoring)
 # there are cores. With more of them gossip on two cores takes busy nodes for lost.
 WIDE = -p $$((1 + $$(getconf _NPROCESSORS_ONLN)))
 
-# e2e takes longest, so it begins first, and the others run beside it.
 test: ## Test every promise, with the race detector: long tests are cut down or left out; tests on a database run only if PostgreSQL is installed.
 	$(GO) test -short -timeout 20m $(UNRACED) & unraced=$$!; \
-	CGO_ENABLED=1 $(GO) test -race -short $(WIDE) -timeout 30m ./e2e $$($(GO) list ./... | grep -vxF $(patsubst %,-e %,$(UNRACED))); raced=$$?; \
+	CGO_ENABLED=1 $(GO) test -race -short $(WIDE) -timeout 30m $$($(GO) list ./... | grep -vxF $(patsubst %,-e %,$(UNRACED))); raced=$$?; \
 	wait $$unraced && exit $$raced
 	@$(if $(or $(findstring required,$(HOMEWARD_TEST_DATABASE)),$(wildcard /usr/lib/postgresql/*/bin/postgres),$(shell command -v postgres)),:,echo "no PostgreSQL was found: tests on a database were skipped; apt-get install postgresql")
 	@$(if $(shell PATH="$$PATH:/usr/sbin" command -v pdns_server),:,echo "no PowerDNS was found: the test of geo-DNS was skipped; apt-get install pdns-server pdns-backend-geoip")

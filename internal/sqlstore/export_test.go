@@ -130,10 +130,14 @@ func (db *DB) DemoteSessions(ctx context.Context) error {
 	return nil
 }
 
-// ResetSessions has every later statement use a new session.
+// ResetSessions has every later statement use a session that began after this call.
 func (db *DB) ResetSessions() {
-	db.pool.Reset()
-	db.door.pool.Reset()
+	for _, pool := range []*pgxpool.Pool{db.pool, db.door.pool} {
+		for pool.Stat().ConstructingConns() > 0 { // Reset would keep those
+			time.Sleep(time.Millisecond)
+		}
+		pool.Reset()
+	}
 }
 
 // DemotedSessions counts those of [DB.DemoteSessions] that are idle.

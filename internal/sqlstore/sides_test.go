@@ -14,7 +14,7 @@ import (
 // payment.Present), or goes to no merchant.
 var ofAll = map[string][]string{
 	"operators' lists, and what housekeeping looks at": {
-		"audit_advance", "audit_chain", "calls_parked", "calls_unpark", "claims_settled", "expiries_parked",
+		"audit_advance", "audit_chain", "calls_parked", "calls_unpark", "claims_settled", "claims_unknown", "expiries_parked",
 		"expiries_unpark", "expiries_waiting", "tenants", "witnesses", "witnesses_drop",
 	},
 	"workers take what is due, row by row": {
