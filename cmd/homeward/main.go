@@ -16,8 +16,8 @@ func main() {
 	// certificates, sets its own permissions.
 	syscall.Umask(0o077)
 	ends := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
-		ends = append(ends, syscall.SIGHUP) // the terminal is gone: what was begun is ended, and put back, all the same
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
+		ends = append(ends, syscall.SIGHUP) // a lost terminal ends a command as Ctrl-C does, so that a drill repairs what it broke
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	code := cli.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)

@@ -42,7 +42,7 @@ func TestTheTestClock(t *testing.T) {
 	}
 	require.Equal(t, map[string]time.Duration{claim.TestTenant("acme"): time.Hour}, passed)
 
-	// A request that failed may have moved it in some regions: the answer invites nobody to move it again.
+	// A request that failed may have moved the clock in some regions: the answer asks nobody to send it again.
 	for _, failed = range []error{claim.ErrHomeUnreachable, claim.ErrUnavailable, context.DeadlineExceeded} {
 		w := ask("sk_test", `{"advance":3600}`)
 		p := problemIn(t, w)

@@ -523,6 +523,24 @@ func (w *world) later(days int, also ...func()) {
 	}
 }
 
+// archive is an empty bucket for segments, who reads it, and what exports the audit of homes into it.
+func (w *world) archive(homes ...string) (bucket *audittest.Bucket, archive *audit.Archive, export func()) {
+	w.Helper()
+	text, err := audit.NewKey()
+	require.NoError(w, err)
+	keys, err := audit.ParseKeys(text)
+	require.NoError(w, err)
+	bucket = audittest.NewBucket()
+	return bucket, &audit.Archive{Objects: bucket, Trust: keys.Trust()}, func() {
+		for _, home := range homes {
+			x, err := audit.NewExporter(audit.Config{Store: w.view, Objects: bucket, Keys: keys, Deployment: uuid.NameSpaceOID, Policy: audit.DefaultPolicy(), Home: home, Node: "node-1"})
+			require.NoError(w, err)
+			_, err = x.Round(w.Context())
+			require.NoError(w, err)
+		}
+	}
+}
+
 // The audit of a claim that housekeeping has deleted is in rows for days, or for 400 without an export:
 // it names the tenant of a key that comes without.
 func TestAKeyIsFoundByItsAudit(t *testing.T) {
@@ -550,21 +568,9 @@ func TestAKeyIsFoundByItsAudit(t *testing.T) {
 // A key whose pin ran out may get another home: its segments are in both.
 func TestSegmentsOfAFormerHome(t *testing.T) {
 	w := newWorld(t)
-	text, err := audit.NewKey()
-	require.NoError(t, err)
-	keys, err := audit.ParseKeys(text)
-	require.NoError(t, err)
-	bucket := audittest.NewBucket()
-	export := func() {
-		for _, home := range []string{eu, us} {
-			x, err := audit.NewExporter(audit.Config{Store: w.view, Objects: bucket, Keys: keys, Deployment: uuid.NameSpaceOID, Policy: audit.DefaultPolicy(), Home: home, Node: "node-1"})
-			require.NoError(t, err)
-			_, err = x.Round(t.Context())
-			require.NoError(t, err)
-		}
-	}
+	bucket, archive, export := w.archive(eu, us)
 	r := w.reader()
-	r.Segments = &audit.Archive{Objects: bucket, Trust: keys.Trust()}
+	r.Segments = archive
 	first, second := object(t, 2), object(t, 1)
 	w.settle(w.begin("acme", "order-1", eu, first), claim.Verdict{Outcome: &claim.Refused{Reason: "stolen_card"}})
 	w.later(11, export)
@@ -585,7 +591,7 @@ func TestSegmentsOfAFormerHome(t *testing.T) {
 	}
 
 	// A segment that the bucket lacks, as another bucket does, is named, and nothing is denied.
-	for _, archive := range []*audit.Archive{{Objects: audittest.NewBucket(), Trust: keys.Trust()}, {Objects: bucket, Trust: keys.Trust()}} {
+	for _, archive := range []*audit.Archive{{Objects: audittest.NewBucket(), Trust: archive.Trust}, archive} {
 		for _, name := range bucket.Names() {
 			if strings.HasSuffix(path.Dir(name), "/2026-03-01") {
 				bucket.Remove(name)
@@ -609,28 +615,18 @@ func TestSegmentsOfAFormerHome(t *testing.T) {
 // without. What both have is shown once.
 func TestSegments(t *testing.T) {
 	w := newWorld(t)
-	text, err := audit.NewKey()
-	require.NoError(t, err)
-	keys, err := audit.ParseKeys(text)
-	require.NoError(t, err)
-	bucket := audittest.NewBucket()
-	x, err := audit.NewExporter(audit.Config{Store: w.view, Objects: bucket, Keys: keys, Deployment: uuid.NameSpaceOID, Policy: audit.DefaultPolicy(), Home: eu, Node: "node-1"})
-	require.NoError(t, err)
-	export := func() {
-		_, err := x.Round(t.Context())
-		require.NoError(t, err)
-	}
+	bucket, archive, export := w.archive(eu)
 	id := object(t, 2)
 	rec := w.begin("acme", "order-1", eu, id)
 	rec = w.settle(rec, claim.Verdict{Outcome: &claim.Done{Posting: claimtest.Posting(rec, id)}})
 	w.reply(rec, "replay")
 	w.now = w.now.Add(24 * time.Hour)
-	_, err = w.view.Timeline(t.Context(), rec.Key, eu, 1)
+	_, err := w.view.Timeline(t.Context(), rec.Key, eu, 1)
 	require.NoError(t, err)
 	export()
 
 	r := w.reader()
-	r.Segments = &audit.Archive{Objects: bucket, Trust: keys.Trust()}
+	r.Segments = archive
 	want := "charged once, replayed once; home europe-west1"
 	for _, q := range []inspect.Query{{Of: "order-1"}, {Of: id}, {Of: "order-1", Tenant: "acme"}} {
 		h, err := r.Read(t.Context(), q)
@@ -642,12 +638,7 @@ func TestSegments(t *testing.T) {
 		}
 	}
 
-	for range 10 { // until the claim is swept, and the rows after it
-		w.now = w.now.Add(24 * time.Hour)
-		_, err := w.db.Sweep(t.Context(), 100)
-		require.NoError(t, err)
-		export()
-	}
+	w.later(10, export) // until the claim is swept, and the rows after it
 	line, err := w.view.Timeline(t.Context(), rec.Key, eu, 10)
 	require.NoError(t, err)
 	require.Empty(t, line)

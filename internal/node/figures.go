@@ -66,7 +66,7 @@ type counted struct {
 	figures []figure
 }
 
-// ofTests begins the ids of test tenants' notices, which page nobody.
+// ofTests is the prefix of the ids of test tenants' notices. Those page nobody.
 var ofTests = notice.ID(claim.TestProvider, "")
 
 type figure struct {

@@ -71,8 +71,8 @@ type unknownArgs struct {
 	Among, Limit int64
 }
 
-// unknownAmong is how many open provider calls Unknown reads: looking up a claim for
-// each takes some 200 ms.
+// unknownAmong is how many open provider calls Unknown reads, so that it costs no more
+// however many an outage leaves.
 const unknownAmong = 20_000
 
 // Unknown lists up to limit claims of a region in flight that an attempt has left with
