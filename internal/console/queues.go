@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/fault"
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // Rows are the console's view of the queues. Unpark of outbox.Store is the only method
@@ -67,7 +67,7 @@ func newRowView(q outbox.Queue, m outbox.Message) rowView {
 
 // tenant is the row's. The row of a notice has none, and the provider of test tenants names itself.
 func (r *rowView) tenant() string {
-	if r.Tenant == "" && strings.HasPrefix(r.ID, claim.TestProvider+":") {
+	if r.Tenant == "" && notice.OfTests(r.ID) {
 		return claim.TestTenant("")
 	}
 	return r.Tenant

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/outbox"
@@ -65,9 +64,6 @@ type counted struct {
 	at      time.Time
 	figures []figure
 }
-
-// ofTests is the prefix of the ids of test tenants' notices. Those page nobody.
-var ofTests = notice.ID(claim.TestProvider, "")
 
 type figure struct {
 	of     *meter.Metric
@@ -226,7 +222,7 @@ func (f *figures) queue(ctx context.Context, home string, q outbox.Queue, now ti
 				if after = rows[i].ID; read < figuresRows {
 					parked[rows[i].Kind]++
 				}
-				if read++; strings.HasPrefix(rows[i].LastError, limboPrefix) && !strings.HasPrefix(after, ofTests) {
+				if read++; strings.HasPrefix(rows[i].LastError, limboPrefix) && !notice.OfTests(after) { // a test tenant's pages nobody
 					limbo++
 				}
 			}

@@ -3,6 +3,7 @@ package notice
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -51,6 +52,9 @@ func ID(provider, eventID string) string { return provider + ":" + eventID }
 
 // TestID is the [ID] of an event that the provider of test tenants reports about one.
 func TestID(tenant, event string) string { return ID(claim.TestProvider, tenant+"/"+event) }
+
+// OfTests reports whether id is a [TestID].
+func OfTests(id string) bool { return strings.HasPrefix(id, ID(claim.TestProvider, "")) }
 
 // KeepFor is how long a notice is kept after it was received: longer than any provider
 // repeats one (Stripe: three days).
