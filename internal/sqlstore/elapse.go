@@ -14,13 +14,19 @@ import (
 var elapse = declare[elapseArgs]("elapse")
 
 type elapseArgs struct {
-	Home, TenantID, Notices string
-	By                      time.Duration
-	More, Most              int32
-	Step                    uuid.UUID
+	keyArgs
+	Notices    string
+	By         time.Duration
+	More, Most int32
+	Limit      int64
+	Step       uuid.UUID
 }
 
-// Elapse implements [claim.Store]. It is one statement.
+// keysPerElapse bounds one statement of Elapse, some 20 ms on PostgreSQL.
+const keysPerElapse = int64(1000)
+
+// Elapse implements [claim.Store]. Each page of keys is a statement of its own: after an error in
+// between, time has passed for some.
 func (v *View) Elapse(ctx context.Context, home, tenant string, by time.Duration) error {
 	if claim.Livemode(tenant) {
 		return claim.ErrLive
@@ -30,6 +36,21 @@ func (v *View) Elapse(ctx context.Context, home, tenant string, by time.Duration
 		return err
 	}
 	more, most := v.db.policy.Asks(by)
-	_, _, _, err = one(ctx, v.db, elapse, once, elapseArgs{home, tenant, notice.TestID(tenant, ""), by, int32(more), int32(most), newStep()}, pgx.RowTo[int64])
-	return claimError(elapse.name, err)
+	type page struct {
+		Size int64
+		Last string
+	}
+	after := claim.Key{Tenant: tenant}
+	for {
+		p, _, _, err := one(ctx, v.db, elapse, once, elapseArgs{
+			keyIn(home, after), notice.TestID(tenant, ""), by, int32(more), int32(most), keysPerElapse, newStep(),
+		}, pgx.RowToStructByPos[page])
+		if err != nil {
+			return claimError(elapse.name, err)
+		}
+		if p.Size < keysPerElapse {
+			return nil
+		}
+		after.Value = p.Last
+	}
 }
