@@ -222,7 +222,18 @@ type scripted struct {
 	seen []string // request lines
 }
 
+// script reads each request whole before answer writes to the nth. The connection goes on if answer
+// is true.
 func script(t *testing.T, answer func(n int, conn net.Conn, r *http.Request) bool) *scripted {
+	t.Helper()
+	return scriptHeads(t, func(n int, conn *net.TCPConn, r *http.Request) bool {
+		_, _ = io.Copy(io.Discard, r.Body)
+		return answer(n, conn, r)
+	})
+}
+
+// scriptHeads leaves the bodies of requests to answer.
+func scriptHeads(t *testing.T, answer func(n int, conn *net.TCPConn, r *http.Request) bool) *scripted {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -246,8 +257,7 @@ func script(t *testing.T, answer func(n int, conn net.Conn, r *http.Request) boo
 					s.seen = append(s.seen, r.Method+" "+r.URL.Path)
 					n := len(s.seen)
 					s.mu.Unlock()
-					_, _ = io.Copy(io.Discard, r.Body)
-					if !answer(n, conn, r) {
+					if !answer(n, conn.(*net.TCPConn), r) {
 						return
 					}
 				}

@@ -1,14 +1,12 @@
 package gateway
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,56 +14,6 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 )
-
-// heads is an upstream that reads the head of each request and no more. It counts them.
-type heads struct {
-	net.Listener
-	mu   sync.Mutex
-	seen []string
-}
-
-func readHeads(t *testing.T, answer func(conn *net.TCPConn, in *bufio.Reader, r *http.Request) bool) *heads {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	h := &heads{Listener: l}
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() {
-				defer func() { _ = conn.Close() }()
-				in := bufio.NewReader(conn)
-				for {
-					r, err := http.ReadRequest(in)
-					if err != nil {
-						return
-					}
-					h.mu.Lock()
-					h.seen = append(h.seen, r.URL.Path)
-					h.mu.Unlock()
-					if !answer(conn.(*net.TCPConn), in, r) {
-						return
-					}
-				}
-			})
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		all.Wait()
-	})
-	return h
-}
-
-func (h *heads) requests() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return append([]string(nil), h.seen...)
-}
 
 // TestAConnectionThatEndsUnderABodyRepeatsNothing: the upstream closes or resets a kept connection
 // while a request is being written to it.
@@ -75,7 +23,7 @@ func TestAConnectionThatEndsUnderABodyRepeatsNothing(t *testing.T) {
 		"closed": func(*net.TCPConn) {},
 		"reset":  func(conn *net.TCPConn) { _ = conn.SetLinger(0) },
 	} {
-		h := readHeads(t, func(conn *net.TCPConn, _ *bufio.Reader, r *http.Request) bool {
+		h := scriptHeads(t, func(_ int, conn *net.TCPConn, r *http.Request) bool {
 			if r.URL.Path == "/one" {
 				_, _ = io.Copy(io.Discard, r.Body)
 				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
@@ -87,14 +35,14 @@ func TestAConnectionThatEndsUnderABodyRepeatsNothing(t *testing.T) {
 		g := newGateway(t, "http://"+h.Addr().String())
 		require.IsType(t, &claim.Done{}, attempt(t, g, post("/one", "{}")))
 		require.IsType(t, &claim.Unknown{}, attempt(t, g, post("/two", body)), name)
-		require.Equal(t, []string{"/one", "/two"}, h.requests(), name)
+		require.Equal(t, []string{"POST /one", "POST /two"}, h.requests(), name)
 	}
 }
 
 // TestAnAnswerToHalfARequest: the upstream refuses a body that it has not read. Its answer is one, if
 // it arrives before the end of its connection does.
 func TestAnAnswerToHalfARequest(t *testing.T) {
-	h := readHeads(t, func(conn *net.TCPConn, in *bufio.Reader, r *http.Request) bool {
+	h := scriptHeads(t, func(_ int, conn *net.TCPConn, r *http.Request) bool {
 		_, _ = io.WriteString(conn, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge")
 		_, _ = io.Copy(io.Discard, r.Body) // so that no reset overtakes it
 		return false
@@ -102,15 +50,14 @@ func TestAnAnswerToHalfARequest(t *testing.T) {
 	got := attempt(t, newGateway(t, "http://"+h.Addr().String()), post("/one", strings.Repeat("x", 8<<20)))
 	require.IsType(t, &claim.Refused{}, got)
 	require.Equal(t, "large", string(got.(*claim.Refused).Response.Body))
-	require.Equal(t, []string{"/one"}, h.requests())
+	require.Equal(t, []string{"POST /one"}, h.requests())
 }
 
 // TestAKeptConnectionThatEndedBefore: the upstream closes an idle connection. The next request is sent
 // at most once, on it or on another one.
 func TestAKeptConnectionThatEndedBefore(t *testing.T) {
 	ended := make(chan struct{}, 64)
-	h := readHeads(t, func(conn *net.TCPConn, _ *bufio.Reader, r *http.Request) bool {
-		_, _ = io.Copy(io.Discard, r.Body)
+	h := script(t, func(_ int, conn net.Conn, _ *http.Request) bool {
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 		_ = conn.Close()
 		ended <- struct{}{}
@@ -123,7 +70,7 @@ func TestAKeptConnectionThatEndedBefore(t *testing.T) {
 		got := attempt(t, g, post(path, "{}"))
 		n := 0
 		for _, seen := range h.requests() {
-			if seen == path {
+			if seen == "POST "+path {
 				n++
 			}
 		}
@@ -158,7 +105,7 @@ func TestAReplyThatDripsIsUnknown(t *testing.T) {
 
 // TestNothingSentOnAKeptConnection: what earlier requests wrote to it is not counted.
 func TestNothingSentOnAKeptConnection(t *testing.T) {
-	h := readHeads(t, func(conn *net.TCPConn, _ *bufio.Reader, r *http.Request) bool {
+	h := scriptHeads(t, func(_ int, conn *net.TCPConn, r *http.Request) bool {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 		return true
@@ -172,7 +119,7 @@ func TestNothingSentOnAKeptConnection(t *testing.T) {
 	_, sent, err := g.send(r)
 	require.Error(t, err) // of the body or of the connection that was closed for it: net/http has both at once
 	require.False(t, sent)
-	require.Equal(t, []string{"/one"}, h.requests())
+	require.Equal(t, []string{"POST /one"}, h.requests())
 }
 
 // TestWhatPassesKeepsItsTrailers: both ways.
