@@ -175,7 +175,7 @@ type regionDrainCommand struct {
 	runsFlags
 	Region  string        `arg:"" help:"The region's name."`
 	Timeout time.Duration `default:"10m" help:"How long to wait. The region keeps draining after that."`
-	Yes     bool          `help:"Drain the last active region, too. No region gives new keys a home then."`
+	Yes     bool          `help:"Drain the last active region, or the last with live nodes, too. No other one answers then."`
 }
 
 func (c *regionDrainCommand) Run(ctx context.Context, io streams) error {

@@ -75,6 +75,19 @@ func (r *regional) settle(rec claim.Record) {
 	require.NoError(r.t, err)
 }
 
+// stop stops the node of a region, and returns once the first node knows.
+func (r *regional) stop(name string) {
+	r.t.Helper()
+	require.NoError(r.t, parts.Within(r.t.Context(), node.DrainTime, r.Cluster.Region(name).Stop))
+	for members := r.Nodes[0].Membership(); ; {
+		changed := members.Changed()
+		if len(members.Nodes(name)) == 0 {
+			return
+		}
+		<-changed
+	}
+}
+
 func TestRegions(t *testing.T) {
 	r := startRegional(t)
 	r.begin(eu, "held")
@@ -170,6 +183,16 @@ func TestDrainOfTheLastActiveRegion(t *testing.T) {
 	require.NotContains(t, does(t, "region", "up", us)+does(t, "region", "down", eu, "--yes"), noHomes)
 }
 
+// TestDrainOfTheLastRegionWithNodes: an active region without a live node answers nothing.
+func TestDrainOfTheLastRegionWithNodes(t *testing.T) {
+	r := startRegional(t)
+	r.stop(asia)
+	require.Contains(t, does(t, "region", "drain", eu), "safe to take down: "+eu)
+	refuses(t, []string{"no node of another active region is alive", us, "--yes"}, "region", "drain", us)
+	require.Regexp(t, `(?m)^us-east1 +1 +active `, does(t, "regions"))
+	require.Contains(t, does(t, "region", "drain", us, "--yes"), "safe to take down: "+us)
+}
+
 // TestTwoDrainsAtOnce: of two operators who each expect the other's region to take new keys, one at
 // least reads that none does.
 func TestTwoDrainsAtOnce(t *testing.T) {
@@ -243,13 +266,7 @@ func TestRegionDownAndUp(t *testing.T) {
 	require.Contains(t, out, asia+" is active, epoch 3")
 	require.Contains(t, out, "it takes traffic: 1 of its nodes is alive\n")
 
-	require.NoError(t, parts.Within(t.Context(), node.DrainTime, gone.Stop))
-	for len(r.Nodes[0].Membership().Nodes(asia)) > 0 {
-		changed := r.Nodes[0].Membership().Changed()
-		if len(r.Nodes[0].Membership().Nodes(asia)) > 0 {
-			<-changed
-		}
-	}
+	r.stop(asia)
 	require.Contains(t, does(t, "region", "drain", asia), "safe to take down", "there is no node to wait for")
 	require.Contains(t, does(t, "region", "down", asia), "is down, epoch 5")
 	require.Regexp(t, `(?m)^asia-northeast1 +3 +down +0 `, does(t, "regions"))

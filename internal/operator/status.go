@@ -25,21 +25,23 @@ const (
 func (o *Operator) sayf(format string, args ...any) { o.say(fmt.Sprintf(format, args...)) }
 
 // Drain sends traffic away from a region, and waits up to timeout until it is safe to
-// take down. It drains the last active region only if evenLast.
+// take down. It drains the last active region, or the last with live nodes, only if evenLast.
 func (o *Operator) Drain(ctx context.Context, name string, timeout time.Duration, evenLast bool) error {
-	last, err := o.lastActive(ctx, name)
-	if err != nil {
+	last, alone, err := o.lastActive(ctx, name)
+	switch {
+	case err != nil:
 		return err
-	}
-	if last && !evenLast {
+	case last && !evenLast:
 		return fmt.Errorf("%[1]s is the last active region: drained, no region would give new keys a home, and new payments would get 503; make another one active first (homeward region undrain, or up), or add --yes", name)
+	case alone && !evenLast:
+		return fmt.Errorf("no node of another active region is alive: once %[1]s is taken down, nothing answers; start nodes of another one first, or add --yes", name)
 	}
 	epoch, err := o.setStatus(ctx, name, region.Draining)
 	if err != nil {
 		return err
 	}
 	// Another region may have been drained since the look.
-	if last, err = o.lastActive(ctx, name); err != nil {
+	if last, _, err = o.lastActive(ctx, name); err != nil {
 		return fmt.Errorf("%s is draining, but its progress cannot be read: %w", name, err)
 	}
 	newKeys := "new keys get other homes"
@@ -63,19 +65,20 @@ func (o *Operator) Drain(ctx context.Context, name string, timeout time.Duration
 	}
 }
 
-// lastActive reports whether no other region is active. Another operator may change
-// that right after.
-func (o *Operator) lastActive(ctx context.Context, name string) (bool, error) {
+// lastActive reports whether no other region is active, and whether no node of an active one is alive.
+// Another operator may change that right after.
+func (o *Operator) lastActive(ctx context.Context, name string) (last, alone bool, err error) {
 	all, err := o.Overview(ctx, 0)
 	if err != nil || all.Region(name) == nil {
-		return false, err // setting the status of an unknown region lists the regions
+		return false, false, err // setting the status of an unknown region lists the regions
 	}
+	last, alone = true, true
 	for _, r := range all.Regions {
 		if r.Name != name && r.Status == region.Active {
-			return false, nil
+			last, alone = false, alone && len(all.Of(r.Name)) == 0
 		}
 	}
-	return true, nil
+	return last, alone, nil
 }
 
 // drain is one wait for a region, reported step by step.
@@ -206,7 +209,7 @@ func (o *Operator) Down(ctx context.Context, name string, evenAlive bool) error 
 		return err
 	}
 	o.sayf("%[1]s is down, epoch %[2]d: no new keys there; the other regions answer for its keys and finish what it owes, as far as the database reaches its rows (homeward region up %[1]s brings it back)", name, epoch)
-	if last, err := o.lastActive(ctx, name); err == nil && last { // otherwise sayApplied reports that nothing can be read
+	if last, _, err := o.lastActive(ctx, name); err == nil && last { // otherwise sayApplied reports that nothing can be read
 		o.say(noHomes)
 	}
 	_, err = o.sayApplied(ctx, epoch)
