@@ -231,7 +231,7 @@ func (t *attempt) unconfirmed(ctx context.Context) claim.Outcome {
 func (t *attempt) overtaken(ctx context.Context) claim.Outcome {
 	t.log.WarnContext(ctx, "charge expired with its outcome unknown; a success that surfaces later must be refunded",
 		"object", t.Record.Minted.ID, "provider", t.name)
-	return t.late("The " + string(t.op) + " could not be confirmed before its expires_at. Should it turn out to have been made, the payer gets the money back.")
+	return t.late("The " + string(t.op) + " could not be confirmed in time. Should it turn out to have been made, the payer gets the money back.")
 }
 
 // restored is unconfirmed for a charge that was reattached after a restore: its merchant may have

@@ -2,8 +2,8 @@
 // then its test, which runs the conformance suite. The command makes one charge and
 // repeats it.
 //
-//	homeward simulator &
-//	go run ./examples/provider http://127.0.0.1:8090
+//	homeward simulator --listen 127.0.0.1:8099 &    # not the demo's, which would look for the charge
+//	go run ./examples/provider http://127.0.0.1:8099
 package main
 
 import (
@@ -11,13 +11,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: provider URL, where a simulator listens, as in http://127.0.0.1:8090")
+	if len(os.Args) != 2 || !strings.HasPrefix(os.Args[1], "http") {
+		fmt.Fprintln(os.Stderr, "usage: provider URL, where a simulator listens, as in http://127.0.0.1:8099")
 		os.Exit(2)
 	}
 	run(context.Background(), os.Stdout, newGiftCards(os.Args[1]))

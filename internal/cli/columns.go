@@ -97,8 +97,8 @@ var (
 		{"REGION", "Its region."},
 		{"HEALTH", "ready; not ready, with the reason that /readyz gives, or by gossip alone; or that it does not answer, with the reason below the table."},
 		{"EPOCH", "The version of the table of regions that it acts on. All should have the same one."},
-		{"REQUESTS", "Merchants' requests in progress."},
-		{"FORWARDS", "Other nodes' requests in progress."},
+		{"REQUESTS NOW", "Merchants' requests in progress."},
+		{"FORWARDS NOW", "Other nodes' requests in progress."},
 		{"VERSION", "Its build."},
 		{"RPC", "Its RPC address, for --node."},
 	}}

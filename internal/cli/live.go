@@ -83,7 +83,7 @@ var unlike = map[string]string{
 	"tenant":    "it changes the database at HOMEWARD_DATABASE_URL",
 	"account":   "it works on the database at HOMEWARD_DATABASE_URL",
 	"secrets":   "it works with sealing keys that stay where they are; set HOMEWARD_DATABASE_URL, or name the directory of a stopped demo with --data",
-	"audit":     "it reads the bucket of the audit from here; set HOMEWARD_DATABASE_URL, or name the directory of a stopped demo with --data",
+	"audit":     "it reads the audit's bucket from here; name that with --bucket or HOMEWARD_AUDIT__BUCKET, or the directory of a stopped demo with --data",
 	"restore":   "it works on the database at HOMEWARD_DATABASE_URL before nodes start",
 	"migrate":   "it makes the tables at HOMEWARD_DATABASE_URL that nodes need to start",
 }

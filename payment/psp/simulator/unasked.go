@@ -228,7 +228,7 @@ func (b *book) disputed(charge uint32) (sum int64) {
 }
 
 // errNothingLikeIt is the answer for an impossible movement.
-var errNothingLikeIt = errors.New("simulator: that cannot happen: name a charge or transfer that has not failed, a dispute or a payout, by the provider's id, and at most its rest")
+var errNothingLikeIt = errors.New("simulator: that cannot happen: name a charge or transfer that has not failed, a dispute or a payout, by the provider's id, and at most its rest; a new payout has an amount and a currency")
 
 // errNoKind is the answer for a kind of movement that there is not.
 var errNoKind = errors.New("simulator: there is no kind")

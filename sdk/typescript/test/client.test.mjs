@@ -73,7 +73,11 @@ test('a time-out leaves the region for the next call, and a caller who leaves do
   while (silent.seen.length === 0) await new Promise((resolve) => setImmediate(resolve));
   leave.abort();
   assert.equal((await left).why, 'no_answer');
-  const late = await homeward.charge('k', params, { signal: AbortSignal.timeout(50) });
+  const times = new AbortController();
+  const pending = homeward.charge('k', params, { signal: times.signal });
+  while (silent.seen.length === 1) await new Promise((resolve) => setImmediate(resolve));
+  times.abort(new DOMException('', 'TimeoutError'));
+  const late = await pending;
   assert.deepEqual([late.why, silent.seen.length], ['no_answer', 2]);
   const made = await homeward.charge('k', params);
   assert.deepEqual([made.outcome, made.attempts], ['succeeded', 1]);
