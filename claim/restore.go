@@ -79,14 +79,23 @@ func NewRestore(was Restore, from, until, now time.Time, exported map[string]Seg
 		Version: was.Version, Phase: RestoreHolding, From: from.UTC(), Until: until.UTC(), OpenedAt: now.UTC(), Exported: exported,
 		Tag: binary.BigEndian.Uint32(tag[:]), By: by, Why: why,
 	}
-	if was.Withholds() { // what was lost then is lost still, and what is exported since is no witness
-		r.OpenedAt, r.Exported, r.Booking = was.OpenedAt, was.Exported, was.Booking
-		if was.From.Before(r.From) {
-			r.From = was.From
+	if was.Withholds() {
+		r.Booking = was.Booking
+		if !was.witnessedBefore(from) { // what was lost then is lost still, and what is exported since is no witness
+			r.OpenedAt, r.Exported = was.OpenedAt, was.Exported
+			if was.From.Before(r.From) {
+				r.From = was.From
+			}
 		}
 	}
 	r.Exported = notAfter(r.Exported, r.From)
 	return r
+}
+
+// witnessedBefore reports whether a backup of that time was made after r, and r has all witnesses of
+// what was lost then: so has the backup.
+func (r *Restore) witnessedBefore(from time.Time) bool {
+	return r.Phase == RestoreWitnessed && !r.Partial && !from.Before(r.OpenedAt)
 }
 
 // notAfter bounds how far the audit is exported by when the backup was made: a chain that is

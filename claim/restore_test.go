@@ -274,6 +274,18 @@ func TestARestoreOverARestore(t *testing.T) {
 	require.Equal(t, at.Add(-time.Hour), earlier.From)
 	require.Equal(t, at.Add(-time.Hour), earlier.Exported["us-east1"].From)
 
+	// A later backup has the first row, and with it all witnesses, if the audit had all of what was lost.
+	next := func(from time.Time) Restore {
+		return NewRestore(first, from, at.Add(25*time.Hour), at.Add(26*time.Hour), nil, "ops", "again")
+	}
+	for _, first.Partial = range []bool{false, true} {
+		first.Phase = RestoreWitnessed
+		require.Equal(t, first.Partial, next(first.OpenedAt).OpenedAt.Equal(first.OpenedAt))
+		require.Equal(t, at, next(first.OpenedAt.Add(-1)).From, "the same loss")
+		require.True(t, next(first.OpenedAt).Booking)
+	}
+	first.Partial = false
+
 	first.Phase = RestoreOver
 	require.False(t, first.Withholds())
 	fresh := NewRestore(first, at.Add(24*time.Hour), at.Add(25*time.Hour), at.Add(26*time.Hour), nil, "ops", "again")

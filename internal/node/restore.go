@@ -37,9 +37,10 @@ const (
 
 // compareAudit finds by the audit bucket, which is not restored with the database, whether the
 // database was restored without a restore row. A node does so before its first request, for all
-// regions. Without a bucket it cannot find it.
+// regions; a row that is in effect, and for which a region was read, may be older than the backup.
+// Without a bucket it cannot find it.
 func (n *Node) compareAudit(ctx context.Context) error {
-	if n.c.AuditObjects == nil || n.guard.Standing() != nil {
+	if n.c.AuditObjects == nil {
 		return nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, compareTime)
@@ -48,11 +49,14 @@ func (n *Node) compareAudit(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the restore row: %w", err)
 	}
-	if was.Withholds() { // an operator or another node has begun a restore
+	if was.Withholds() && n.guard.Standing() == nil { // an operator or another node has begun a restore
 		return n.guard.Read(ctx)
 	}
 	var ahead []*audit.AheadError
 	for _, one := range n.c.Topology.Regions() {
+		if was.Unread(one.Name) {
+			continue
+		}
 		x, err := n.exporter(one.Name)
 		if err != nil {
 			return err

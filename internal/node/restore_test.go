@@ -48,14 +48,14 @@ func TestANodeFollowsARestoreThatBeginsWhileItRuns(t *testing.T) {
 	require.Eventually(t, func() bool { return n.guard.Standing() == nil }, time.Minute, time.Millisecond)
 }
 
-// A node has started on the word of a row, and compared nothing. Who wrote the row takes it back. The
-// node compares then: else it would begin again what a backup has lost until it exports.
-func TestARowThatIsTakenBackIsComparedAfterAll(t *testing.T) {
+// TestWhatIsInEffectIsComparedAfterAll: a node compares where the row that it started with cannot speak for
+// what the store lacks. Else it would begin again what a backup has lost until it exports.
+func TestWhatIsInEffectIsComparedAfterAll(t *testing.T) {
 	text, err := audit.NewKey()
 	require.NoError(t, err)
 	keys, err := audit.ParseKeys(text)
 	require.NoError(t, err)
-	open := func() (deployment.Deployment, deployment.Store) {
+	open := func(t *testing.T) (deployment.Deployment, deployment.Store) {
 		db, err := embedded.Open(embedded.Config{Dir: t.TempDir(), Policy: claim.DefaultPolicy(), Regions: []claim.Region{{Name: here, Code: 1}}})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, db.Close()) })
@@ -64,32 +64,45 @@ func TestARowThatIsTakenBackIsComparedAfterAll(t *testing.T) {
 		require.NoError(t, err)
 		return d, v
 	}
+	began := time.Now()
 	bucket := audittest.NewBucket()
-	_, lost := open()
+	_, lost := open(t)
 	exporter, err := audit.NewExporter(audit.Config{Store: lost, Objects: bucket, Keys: keys, Deployment: deployed, Policy: audit.DefaultPolicy(), Home: here, Node: "n"})
 	require.NoError(t, err)
 	for range 2 {
 		_, err = exporter.Finish(t.Context())
 		require.NoError(t, err)
 	}
-	d, v := open()
-	put := func(r claim.Restore) {
-		changed, err := d.PutRestore(t.Context(), r)
-		require.NoError(t, err)
-		require.True(t, changed)
+	putBack := func(t *testing.T, r claim.Restore) (n *Node, put func(claim.Restore)) {
+		d, v := open(t)
+		put = func(r claim.Restore) {
+			changed, err := d.PutRestore(t.Context(), r)
+			require.NoError(t, err)
+			require.True(t, changed)
+		}
+		put(r)
+		table := &sharedTable{}
+		table.set(1, region.Region{Name: here, Code: 1})
+		n = newWatchers(t, 1, time.Hour, d, table)[0]
+		n.deployment, n.c.Store, n.c.AuditObjects, n.c.AuditKeys, n.c.Audit = deployed, v, bucket, keys, DefaultAudit()
+		require.NoError(t, n.compareAudit(t.Context()))
+		return n, put
 	}
 	now := time.Now()
-	r := claim.NewRestore(claim.Restore{}, now.Add(-time.Hour), now, now, nil, "ops", "a lost disk")
-	put(r)
-	table := &sharedTable{}
-	table.set(1, region.Region{Name: here, Code: 1})
-	n := newWatchers(t, 1, time.Hour, d, table)[0]
-	n.deployment, n.c.Store, n.c.AuditObjects, n.c.AuditKeys, n.c.Audit = deployed, v, bucket, keys, DefaultAudit()
-	require.NoError(t, n.compareAudit(t.Context()))
-	require.NotNil(t, n.guard.Standing())
-	put(claim.Restore{Version: 1, Phase: claim.RestoreOver, Tag: r.Tag})
-	require.NoError(t, n.rereadRestore(t.Context(), &trouble{log: n.log}))
-	require.NotNil(t, n.guard.Standing(), "keys that are lost are begun again")
+	t.Run("who wrote the row takes it back", func(t *testing.T) {
+		r := claim.NewRestore(claim.Restore{}, now.Add(-time.Hour), now, now, nil, "ops", "a lost disk")
+		n, put := putBack(t, r)
+		require.NotNil(t, n.guard.Standing())
+		put(claim.Restore{Version: 1, Phase: claim.RestoreOver, Tag: r.Tag})
+		require.NoError(t, n.rereadRestore(t.Context(), &trouble{log: n.log}))
+		require.NotNil(t, n.guard.Standing(), "keys that are lost are begun again")
+	})
+	t.Run("the store was put back since the row was written", func(t *testing.T) {
+		r := claim.NewRestore(claim.Restore{}, began.Add(-time.Hour), began, began, nil, "ops", "a lost disk")
+		r.Phase, r.Audited = claim.RestoreWitnessed, map[string]time.Time{here: began}
+		n, _ := putBack(t, r)
+		require.Equal(t, claim.RestoreHolding, n.guard.Standing().Phase, "keys that are lost are begun again")
+	})
 }
 
 // A node that starts asks a store that does not answer until it does, and no bucket twice.

@@ -256,7 +256,8 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 			return r, fmt.Errorf("region %s: %w", one.Name, err)
 		}
 		from := endedAt(chain, r.Exported[one.Name])
-		found, err := (&audit.Lost{Objects: objects, Trust: trust, Deployment: deployment, Home: one.Name, Before: r.OpenedAt}).Follow(ctx, from)
+		lost := audit.Lost{Objects: objects, Trust: trust, Deployment: deployment, Home: one.Name, Before: r.OpenedAt}
+		found, err := lost.Follow(ctx, from)
 		if err != nil {
 			return r, err
 		}
@@ -274,23 +275,8 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 			}
 			some = some[n:]
 		}
-		if found.Segments > 0 && from.Number == chain.Number { // otherwise nodes have continued already
-			next := found.Chain
-			if next.From.Before(chain.From) { // the store's rows of this time are exported
-				next.From, next.To, next.After, next.Part = chain.From, chain.To, chain.After, chain.Part
-			}
-			if len(found.Left) > 0 {
-				if chain, err = leaveAgain(ctx, at, one.Name, chain, next.From, found.Left); err != nil {
-					return r, fmt.Errorf("region %s: %w", one.Name, err)
-				}
-			}
-			moved, err := at.AdvanceAudit(ctx, one.Name, chain.Version, next)
-			if err == nil && !moved {
-				err = errors.New("the chain of the audit has moved meanwhile; run this again")
-			}
-			if err != nil {
-				return r, fmt.Errorf("region %s: %w", one.Name, err)
-			}
+		if err := goOn(ctx, at, &lost, chain, from, &found); err != nil {
+			return r, fmt.Errorf("region %s: %w", one.Name, err)
 		}
 		// Last: from here on nodes export.
 		if r, err = audited(ctx, rows, one.Name, found.Covered, regions); err != nil {
@@ -299,6 +285,40 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 		each(Witnessed{one.Name, found})
 	}
 	return r, nil
+}
+
+// goOn moves the chain of a region on to the bucket's end, as l has found it from from. Where the chain
+// is further than that, nodes have exported since the restore was begun, and the bucket is at most ahead
+// by a segment that one has not recorded; or the store was put back again to a backup of that time.
+func goOn(ctx context.Context, at Region, l *audit.Lost, chain, from audit.Chain, found *audit.Followed) error {
+	end := *found
+	if from.Number != chain.Number {
+		var err error
+		if end, err = l.Follow(ctx, chain); err != nil {
+			return err
+		}
+		if end.Segments == 1 && len(end.Left) > 0 { // a node's, of books that it kept; a spare one
+			return nil
+		}
+	}
+	if end.Segments == 0 {
+		return nil
+	}
+	next := end.Chain
+	if next.From.Before(chain.From) { // the store's rows of this time are exported
+		next.From, next.To, next.After, next.Part = chain.From, chain.To, chain.After, chain.Part
+	}
+	var err error
+	if len(end.Left) > 0 {
+		if chain, err = leaveAgain(ctx, at, l.Home, chain, next.From, end.Left); err != nil {
+			return err
+		}
+	}
+	moved, err := at.AdvanceAudit(ctx, l.Home, chain.Version, next)
+	if err == nil && !moved {
+		err = errors.New("the chain of the audit has moved meanwhile; run this again")
+	}
+	return err
 }
 
 // leaveAgain has restored books leave again if their segments exist, a segment in a step: as the

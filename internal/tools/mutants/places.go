@@ -167,6 +167,8 @@ var rooms = []room{
 		{"claim/restore-fence", "reattach", "next.Fence++", ""},
 		{"claim/restore-key-minted-since", "Restore.Minted", "tag == r.Tag", "true"},
 		{"claim/restore-forgotten-offset", "Restore.ForgottenAt", "p.ReplayFor + p.TombstoneFor + p.ClockOffset", "p.ReplayFor + p.TombstoneFor"},
+		{"claim/restore-second-loss", "Restore.witnessedBefore", "!r.Partial", "true"},
+		{"claim/restore-second-backup", "Restore.witnessedBefore", "!from.Before(r.OpenedAt)", "true"},
 		{"claim/restore-before-the-first", "notAfter", "s.From.After(from)", "false"},
 	}},
 	{dir: "internal/sqlstore/batch", suites: []suite{batches, faults}, mutants: []mutant{
@@ -551,7 +553,9 @@ var rooms = []room{
 	{dir: "internal/restore", suites: []suite{restores}, mutants: []mutant{
 		{"restore/begun-by-another", "Begin", "at.Version != was.Version", "false"},
 		{"restore/bucket-with-less", "Audit", "found.Covered.Before(read)", "found.Covered.Before(read) && false"},
-		{"restore/chain-moved-on", "Audit", "from.Number == chain.Number", "true"},
+		{"restore/chain-moved-on", "goOn", "from.Number != chain.Number", "false"},
+		{"restore/another-loss", "anotherLoss", "!a.Written.Before(at.OpenedAt)", "false"},
+		{"restore/another-loss-read", "anotherLoss", "!at.Unread(a.Home)", "true"},
 		{"restore/audited-in-part", "audited", "r.Audited[one.Name].Before(r.Until)", "r.Audited[one.Name].Before(r.Until) && false"},
 		{"restore/end-remembered", "End", "now.Before(free)", "false"},
 		{"restore/end-open", "End", "kept > 0", "false"},
