@@ -59,6 +59,50 @@ type Left struct {
 	Until ledger.Position
 }
 
+// codeRead bounds the segments of a region that Codes reads: an idle one's may name no object.
+const codeRead = 8
+
+// Codes returns the regions of which the bucket has segments, each with its code as its latest objects
+// have it, 0 if those segments name none. It says nothing of Home.
+func (l *Lost) Codes(ctx context.Context) (map[string]claim.RegionCode, error) {
+	regions := map[string][]named{}
+	if err := l.Objects.List(ctx, "", func(name string) error {
+		if n, ok := readName(name); ok {
+			regions[n.region] = append(regions[n.region], n)
+		}
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("audit: cannot list the bucket: %w", err)
+	}
+	codes := map[string]claim.RegionCode{}
+	for region, names := range regions {
+		slices.SortFunc(names, func(a, b named) int { return cmp.Compare(b.number, a.number) })
+		for _, n := range names[:min(len(names), codeRead)] {
+			_, entries, err := readAll(ctx, l.Objects, n.name, l.Trust, l.Deployment)
+			switch {
+			case errors.Is(err, ErrOtherDeployment):
+				continue
+			case err != nil && !damaged(err) && !errors.Is(err, ErrNoObject):
+				return nil, fmt.Errorf("audit: cannot read segment %s: %w", n.name, err)
+			}
+			if codes[region] = codeOf(entries); codes[region] != 0 {
+				break
+			}
+		}
+	}
+	return codes, nil
+}
+
+// codeOf returns the code of the first object that entries name, 0 if they name none.
+func codeOf(entries []Entry) claim.RegionCode {
+	for i := range entries {
+		if _, code, ok := claim.ReadObjectID(entries[i].Object); ok {
+			return code
+		}
+	}
+	return 0
+}
+
 // Follow follows the chain from the end of was, the restored row. After an error the result is
 // unknown, as something could not be read.
 func (l *Lost) Follow(ctx context.Context, was Chain) (f Followed, err error) {

@@ -9,6 +9,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -233,7 +236,8 @@ const batch = 500
 //	witnesses | books that had left | the chain | the row
 //
 // It may be repeated from the start after a crash anywhere: the same segments say the same,
-// and no node exports before the row says that the region was read.
+// and no node exports before the row says that the region was read. It reads nothing while the rows
+// lack a region of the bucket.
 func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, trust audit.Trust, each func(Witnessed)) (claim.Restore, error) {
 	r, _, err := rows.Restore(ctx)
 	if err == nil {
@@ -248,6 +252,9 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 	}
 	deployment, err := rows.DeploymentID(ctx)
 	if err != nil {
+		return r, err
+	}
+	if err := sameRegions(ctx, regions, &audit.Lost{Objects: objects, Trust: trust, Deployment: deployment}); err != nil {
 		return r, err
 	}
 	for _, one := range regions {
@@ -285,6 +292,30 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 		each(Witnessed{one.Name, found})
 	}
 	return r, nil
+}
+
+// sameRegions compares the regions of the rows with those of the bucket. A backup lacks a region that was
+// added since, and with it its code: what was begun there would be begun again elsewhere.
+func sameRegions(ctx context.Context, regions []claim.Region, l *audit.Lost) error {
+	codes, err := l.Codes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, one := range regions {
+		if code := codes[one.Name]; code != 0 && code != one.Code {
+			return fmt.Errorf("region %s has code %d in the database, and its objects in the bucket have code %d: restore the backup again, and add the region as %s=%d", one.Name, one.Code, code, one.Name, code)
+		}
+		delete(codes, one.Name)
+	}
+	lacking := slices.Sorted(maps.Keys(codes))
+	if len(lacking) == 0 {
+		return nil
+	}
+	code := "CODE, with the code that it had"
+	if known := codes[lacking[0]]; known != 0 {
+		code = strconv.Itoa(int(known))
+	}
+	return fmt.Errorf("the bucket has the audit of region %s, which the database lacks, as it was added after the backup: add it again by homeward migrate up --regions %s=%s, and run this again", lacking[0], lacking[0], code)
 }
 
 // goOn moves the chain of a region on to the bucket's end, as l has found it from from. Where the chain

@@ -535,6 +535,75 @@ func TestTwoOperatorsBeginOneRestore(t *testing.T) {
 	require.Equal(t, "first", r.By)
 }
 
+// TestARegionThatTheBackupLacks: a region was added after the backup. Without it nothing is witnessed, since
+// its claims would be begun again elsewhere; nor under the code of another one.
+func TestARegionThatTheBackupLacks(t *testing.T) {
+	text, err := audit.NewKey()
+	require.NoError(t, err)
+	keys, err := audit.ParseKeys(text)
+	require.NoError(t, err)
+	opened := func(codes ...claim.RegionCode) (deployment.Deployment, deployment.Store) {
+		c := embedded.Config{Dir: t.TempDir(), Policy: claim.DefaultPolicy()}
+		for i, code := range codes {
+			c.Regions = append(c.Regions, claim.Region{Name: []string{home, away}[i], Code: code})
+		}
+		db, err := embedded.Open(c)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, db.Close()) })
+		d := restored{deployment.Embedded(db)}
+		require.NoError(t, d.PutTenant(t.Context(), claim.Tenant{ID: "acme", Name: "Acme", Registrar: home}))
+		return d, rows(t, d)
+	}
+	for _, named := range []bool{true, false} { // the bucket has an object of the region
+		bucket := audittest.NewBucket()
+		_, lost := opened(1, 7)
+		if named {
+			object, err := claim.NewObjectID("ch", 7, nil)
+			require.NoError(t, err)
+			a := claimtest.NewArrival(claim.Key{Tenant: "acme", Value: "lost"}, away, "100", "node-1", object)
+			_, err = lost.Begin(t.Context(), a)
+			require.NoError(t, err)
+		}
+		for _, region := range []string{home, away} {
+			x, err := audit.NewExporter(audit.Config{Store: lost, Objects: bucket, Keys: keys, Deployment: deploymentID, Policy: audit.DefaultPolicy(), Home: region, Node: "n", Providers: []string{"simulator"}})
+			require.NoError(t, err)
+			_, err = x.Finish(t.Context())
+			require.NoError(t, err)
+		}
+		read := func(deployment uuid.UUID, codes ...claim.RegionCode) (claim.Restore, error) {
+			d, v := opened(codes...)
+			_, err := restore.Begin(t.Context(), d, v, restore.Lost{From: time.Now().Add(-time.Hour), Until: time.Now().Add(-time.Minute), By: "ops", Why: "a lost disk"})
+			require.NoError(t, err)
+			_, err = restore.Audit(t.Context(), ofOther{d, deployment}, v, bucket, keys.Trust(), func(restore.Witnessed) {})
+			r, _, rerr := d.Restore(t.Context())
+			require.NoError(t, rerr)
+			return r, err
+		}
+		r, err := read(deploymentID, 1)
+		require.ErrorContains(t, err, "the bucket has the audit of region "+away+", which the database lacks")
+		require.Equal(t, claim.RestoreHolding, r.Phase)
+		require.True(t, r.Unread(home), "nodes export what they write beside what is lost")
+		if named {
+			require.ErrorContains(t, err, "--regions "+away+"=7,")
+			_, err = read(deploymentID, 1, 2)
+			require.ErrorContains(t, err, "region "+away+" has code 2 in the database, and its objects in the bucket have code 7")
+		}
+		r, err = read(deploymentID, 1, 7)
+		require.NoError(t, err)
+		require.Equal(t, claim.RestoreWitnessed, r.Phase)
+		_, err = read(uuid.New(), 1)
+		require.ErrorIs(t, err, audit.ErrOtherDeployment, "another deployment's regions are none of ours")
+	}
+}
+
+// ofOther is a deployment with another id.
+type ofOther struct {
+	deployment.Deployment
+	id uuid.UUID
+}
+
+func (o ofOther) DeploymentID(context.Context) (uuid.UUID, error) { return o.id, nil }
+
 // A bucket that has less of the audit than was read is not believed.
 func TestABucketWithLessIsRefused(t *testing.T) {
 	stopped := time.Now()
