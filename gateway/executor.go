@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/internal/seal"
 )
 
 // replyBytes is the longest body of a reply that is kept. Nodes send each other 4 MiB at most, with
@@ -59,7 +61,10 @@ func (g *Gateway) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 	with, r, body, err := g.open(ctx, &a)
 	if err != nil {
 		g.log.ErrorContext(ctx, "a request that is stored cannot be opened; nothing was sent to the upstream", "object", a.Record.Minted.ID, "error", err)
-		if a.Recovery {
+		switch {
+		case a.Recovery && errors.Is(err, seal.ErrNoAnswer): // a KMS comes back, and nobody was asked
+			return &claim.Unsent{Reason: reasonUnreadable}
+		case a.Recovery:
 			return unknown(reasonUnreadable)
 		}
 		return g.released(reasonUnreadable)

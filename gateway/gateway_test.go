@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/internal/seal"
 	"github.com/homeward-io/homeward/internal/seal/sealtest"
 )
 
@@ -442,6 +444,27 @@ func TestAPayloadIsSealedForItsKey(t *testing.T) {
 	open := newGateway(t, "http://"+s.Addr().String(), func(c *Config) { c.Seal = nil })
 	r := post("/one", "{}")
 	require.ErrorIs(t, open.Match(r).Request(r, nil, key.Value, &claim.Request{Key: key}), claim.ErrUnavailable)
+}
+
+// away is a sealing key that does not answer.
+type away struct{}
+
+func (away) Encrypt(context.Context, []byte) ([]byte, error) { return nil, errors.New("no route") }
+func (away) Decrypt(context.Context, []byte) ([]byte, error) { return nil, errors.New("no route") }
+
+// TestASealingKeyThatDoesNotAnswerEndsNoClaim: the upstream was not asked, so the attempt does not count.
+func TestASealingKeyThatDoesNotAnswerEndsNoClaim(t *testing.T) {
+	a := attemptOf(t, newGateway(t, "http://127.0.0.1:1"), post("/one", "{}"))
+	a.Recovery, a.Unstored = true, nil
+	under, sealed := seal.KeyOf(a.Payload)
+	require.True(t, sealed)
+	for ring, want := range map[*seal.Ring]claim.Outcome{
+		seal.New([]seal.Key{{Name: under, Keeper: away{}}}, nil): &claim.Unsent{Reason: "payload_unreadable"},
+		sealtest.Ring(7): unknown("payload_unreadable"), // gone, as far as this node knows
+	} {
+		g := newGateway(t, "http://127.0.0.1:1", func(c *Config) { c.Seal = ring })
+		require.Equal(t, want, g.Attempt(t.Context(), a))
+	}
 }
 
 func TestGuards(t *testing.T) {

@@ -16,7 +16,8 @@
 // ([Row]): a value that is copied into another row cannot be opened there.
 //
 // A process seals with a data key for [sealFor], and caches opened ones for [openFor]:
-// it calls a KMS a few times an hour, and not for each value.
+// it calls a KMS a few times an hour, and not for each value. It opens what its own data key has
+// sealed for as long as that seals.
 //
 // # Values that are not sealed
 //

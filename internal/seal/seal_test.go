@@ -223,8 +223,8 @@ func TestTheKeyIsCalledSeldom(t *testing.T) {
 	})
 }
 
-// TestTheKeyIsOutOfReach: the last data key goes on sealing for a day, what was opened goes on
-// opening for an hour, and a key without an answer does not count as lost.
+// TestTheKeyIsOutOfReach: the last data key goes on sealing for a day, and opens what it has sealed, what
+// else was opened goes on opening for an hour, and a key without an answer does not count as lost.
 func TestTheKeyIsOutOfReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &vault{pad: 1}
@@ -238,16 +238,21 @@ func TestTheKeyIsOutOfReach(t *testing.T) {
 		require.EqualValues(t, 1, v.encrypted.Load(), "a flood does not become one of questions")
 		time.Sleep(askPause)
 		v.down.Store(false)
+		others := sealed(t, New([]Key{keyOf("a", v)}, nil), secret)
+		opens(t, r, others, secret)
 		stored := sealed(t, r, secret)
 
 		v.down.Store(true)
 		time.Sleep(oldest - time.Second)
-		sealed(t, r, secret)
-		_, err := r.Open(t.Context(), row, stored)
+		opens(t, r, sealed(t, r, secret), secret)
+		opens(t, r, stored, secret)
+		_, err := r.Open(t.Context(), row, others)
 		require.ErrorIs(t, err, ErrNoAnswer)
 		require.NotErrorIs(t, err, ErrLost)
 		time.Sleep(time.Second)
 		_, err = r.Seal(t.Context(), row, []byte(secret))
+		require.ErrorIs(t, err, ErrNoAnswer)
+		_, err = r.Open(t.Context(), row, stored)
 		require.ErrorIs(t, err, ErrNoAnswer)
 
 		time.Sleep(askPause)

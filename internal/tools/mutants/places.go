@@ -385,6 +385,7 @@ var rooms = []room{
 		{"gateway/repeat-of-a-forgotten-key", "try.repeats", "c.Now.Sub(c.Record.FirstUse) < c.with.DedupeFor-dedupeMargin", "true"},
 		{"gateway/reply-without-its-window", "try.response", "c.with.ReplayFor", "0"},
 		{"gateway/never-sent-is-unknown", "Gateway.Attempt", "!a.Record.NeverBegun()", "true"},
+		{"gateway/unopened-counts", "Gateway.Attempt", "errors.Is(err, seal.ErrNoAnswer)", "false"},
 		{"gateway/sent-without-an-upstream", "Gateway.Attempt", "g.upstreamOf(a.Record.Home) == nil", "false"},
 		{"gateway/asked-about-another-request", "newTemplate", "method != http.MethodPut && method != http.MethodDelete", "method == \"\""},
 		{"gateway/repeat-of-what-is-not-stored", "try.repeats", "!c.with.Partial", "true"},
