@@ -70,11 +70,14 @@ func (l *leftBooks) Carried(ctx context.Context, region string) (ledger.Sums, []
 	if err != nil {
 		return nil, nil, err
 	}
-	if r.Regions[0].Segments == 0 && len(r.Failures) == 1 { // the region has none, and perhaps needs none
-		return nil, nil, nil
+	if r.OnlyUnread() {
+		return nil, nil, errors.New(r.Failures[0].String())
 	}
 	var faults []string
 	for _, f := range r.Failures {
+		if r.Regions[0].Segments == 0 && f.Class == audit.Removed && f.Object == "" { // it has none, and perhaps needs none
+			continue
+		}
 		faults = append(faults, f.String())
 	}
 	return r.Regions[0].Carried, faults, nil

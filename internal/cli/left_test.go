@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/audit/audittest"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/embedded"
@@ -137,4 +140,48 @@ func TestOldBooksHaveLeft(t *testing.T) {
 	require.Zero(t, code)
 	require.Contains(t, out, "charged once, its key is free again", "its audit still has it")
 	require.Contains(t, errs, "not read: segment europe-west1/")
+}
+
+// unread is a bucket that does not give its objects.
+type unread struct{ audit.Objects }
+
+func (unread) Get(context.Context, string, int64) ([]byte, error) {
+	return nil, errors.New("the bucket does not answer")
+}
+
+// What a bucket does not give is no fault of the books, and what is wrong with it is said, however little
+// there is.
+func TestSegmentsThatAreUnread(t *testing.T) {
+	db, err := embedded.Open(embedded.Config{Dir: t.TempDir(), Policy: claim.DefaultPolicy(), Regions: []claim.Region{{Name: "us-east1", Code: 1}}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	v, err := db.Region("us-east1")
+	require.NoError(t, err)
+	text, err := audit.NewKey()
+	require.NoError(t, err)
+	keys, err := audit.ParseKeys(text)
+	require.NoError(t, err)
+	id, err := db.DeploymentID(t.Context())
+	require.NoError(t, err)
+	bucket := audittest.NewBucket()
+	carried := func(objects audit.Objects, trust audit.Trust) ([]string, error) {
+		_, faults, err := (&leftBooks{archive: audit.Archive{Objects: objects, Trust: trust, Deployment: id}}).Carried(t.Context(), "us-east1")
+		return faults, err
+	}
+	none, err := carried(bucket, keys.Trust())
+	require.NoError(t, err)
+	require.Empty(t, none, "a region that has exported nothing")
+	x, err := audit.NewExporter(audit.Config{Store: v, Objects: bucket, Keys: keys, Deployment: id, Policy: audit.DefaultPolicy(), Home: "us-east1", Node: "n"})
+	require.NoError(t, err)
+	for segments := 1; segments <= 2; segments++ {
+		_, err = x.Finish(t.Context())
+		require.NoError(t, err)
+		require.Len(t, bucket.Names(), segments)
+		_, err = carried(unread{bucket}, keys.Trust())
+		require.ErrorContains(t, err, "unread: us-east1/")
+		faults, err := carried(bucket, audit.Trust{})
+		require.NoError(t, err)
+		require.Len(t, faults, segments)
+		require.Contains(t, faults[0], "foreign: us-east1/")
+	}
 }
