@@ -81,8 +81,7 @@ func (f *bucketFlags) trust(data string) (audit.Trust, error) {
 // auditKeys returns the keys of the environment, or of a demo.
 func auditKeys(data string) (*audit.Keys, error) {
 	if data != "" {
-		_, keys, err := node.DemoAudit(data, node.AuditSettings{})
-		return keys, err
+		return node.DemoAuditKeys(data)
 	}
 	text, err := node.Secret(os.Environ(), node.AuditKeys)
 	if err != nil {

@@ -143,6 +143,11 @@ func TestAuditFlags(t *testing.T) {
 		require.NotZero(t, code)
 		require.Contains(t, errs, want)
 	}
-	_, err := auditKeys(t.TempDir())
-	require.NoError(t, err)
+	none := filepath.Join(t.TempDir(), "none")
+	for _, args := range [][]string{{"audit", "key", "--public"}, {"audit", "verify", "--bucket", "file://" + t.TempDir()}} {
+		code, _, errs := homeward(t, append(args, "--data", none)...)
+		require.NotZero(t, code)
+		require.Contains(t, errs, "the demo's audit key")
+	}
+	require.NoDirExists(t, none, "who reads a key makes one, which has signed nothing")
 }

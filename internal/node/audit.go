@@ -153,22 +153,31 @@ func DemoAudit(data string, s AuditSettings) (AuditSettings, *audit.Keys, error)
 		}
 		s.Bucket, s.Every, s.Window, s.Settle = "file://"+dir, 10*time.Second, 5*time.Minute, 5*time.Second
 	}
-	path := filepath.Join(data, auditFile)
-	text, err := os.ReadFile(path)
+	keys, err := DemoAuditKeys(data)
 	if errors.Is(err, fs.ErrNotExist) {
 		var key string
 		if key, err = audit.NewKey(); err == nil {
-			text, err = writeSecret(data, path, key)
+			_, err = writeSecret(data, filepath.Join(data, auditFile), key)
+		}
+		if err == nil {
+			keys, err = DemoAuditKeys(data)
 		}
 	}
+	return s, keys, err
+}
+
+// DemoAuditKeys reads a demo's key that signs audit. It creates none: nothing is signed by it.
+func DemoAuditKeys(data string) (*audit.Keys, error) {
+	path := filepath.Join(data, auditFile)
+	text, err := os.ReadFile(path)
 	if err != nil {
-		return s, nil, fmt.Errorf("the demo's audit key: %w", err)
+		return nil, fmt.Errorf("the demo's audit key: %w", err)
 	}
 	keys, err := audit.ParseKeys(string(text))
 	if err != nil {
-		return s, nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return s, keys, nil
+	return keys, nil
 }
 
 // export has the state of this node's exports, by home.
