@@ -77,13 +77,47 @@ func TestOpenRefuses(t *testing.T) {
 	t.Run("a piece is missing", func(t *testing.T) {
 		dir := t.TempDir()
 		db := open(t, embedded.Config{Dir: dir, FS: vfs.Default})
-		require.NoError(t, db.Close())
-		manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
+		require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Name: "Acme", Registrar: regions[0].Name}))
+		v, err := db.Region(regions[0].Name)
 		require.NoError(t, err)
-		for _, m := range manifests {
-			require.NoError(t, os.Remove(m))
+		for _, key := range []string{"table", "log"} {
+			a := arrive(key, regions[0].Name)
+			a.PinHere = true
+			_, err := v.Begin(t.Context(), a)
+			require.NoError(t, err)
+			if key == "table" {
+				require.NoError(t, db.Flush())
+			}
 		}
-		refused(t, embedded.Config{Dir: dir}, dir, "damaged", "restore")
+		require.NoError(t, db.Close())
+		require.NoError(t, open(t, embedded.Config{Dir: dir, FS: vfs.Default}).Close()) // with new logs
+		all, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		refusals := 0
+		for _, piece := range all {
+			if filepath.Ext(piece.Name()) == ".log" {
+				continue // as an older copy is without it
+			}
+			rest := filepath.Join(t.TempDir(), "rest")
+			require.NoError(t, os.CopyFS(rest, os.DirFS(dir)))
+			require.NoError(t, os.Remove(filepath.Join(rest, piece.Name())))
+			db, err := embedded.Open(embedded.Config{Dir: rest, Regions: regions, Policy: testPolicy()})
+			if err != nil {
+				require.NotContains(t, err.Error(), "\n")
+				require.Regexp(t, "is damaged; restore|cannot be opened", err.Error())
+				refusals++
+				continue
+			}
+			v, err := db.Region(regions[0].Name)
+			require.NoError(t, err)
+			for _, key := range []string{"table", "log"} {
+				_, _, found, err := v.Get(t.Context(), claim.Key{Tenant: "acme", Value: key}, regions[0].Name)
+				require.NoError(t, err)
+				require.True(t, found, "without %s a claim is forgotten", piece.Name())
+			}
+			require.NoError(t, db.Close())
+		}
+		require.GreaterOrEqual(t, refusals, 4, "a table, their list, its marker, that of the format")
 	})
 	t.Run("another format", func(t *testing.T) {
 		for _, version := range []uint64{0, 2, 99} {

@@ -198,6 +198,9 @@ func (db *DB) openPebble(cfg *Config) error {
 	if err != nil {
 		return err
 	}
+	if err := whole(cfg); err != nil {
+		return errors.Join(err, lock.Close())
+	}
 	files := &logs{FS: cfg.FS, db: db}
 	cache := pebble.NewCache(cacheBytes)
 	defer cache.Unref() // the instance keeps its own reference
@@ -221,6 +224,25 @@ func (db *DB) openPebble(cfg *Config) error {
 	}
 	db.dirLock = lock
 	files.opened.Store(true)
+	return nil
+}
+
+// whole refuses a directory with tables or logs that lacks the marker of their list, an empty file, as
+// some tools copy none: Pebble would begin a new store in it, and forget every claim.
+func whole(cfg *Config) error {
+	is, err := pebble.Peek(cfg.Dir, cfg.FS)
+	if err != nil || is.Exists {
+		return nil // an error is one of Pebble's Open, too
+	}
+	names, err := cfg.FS.List(cfg.Dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".log") {
+			return fmt.Errorf("it has %s, and no marker.manifest: %w", name, fs.ErrNotExist)
+		}
+	}
 	return nil
 }
 

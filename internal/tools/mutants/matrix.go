@@ -35,7 +35,7 @@ var promises = []promise{
 		drills:   []string{"TestDrill", "TestDrillsThroughAGateway"},
 		nemesis:  "movements of money, keys, references; what the API behind gateways did",
 		simulate: "movements of money, keys, references; replays past the windows; what the API behind gateways did",
-		mutants:  `^(claim/(reclaim|take-over|renew|lease|trust|recover|settle|moved|unsent|fault-fence|pending|learn|follow|provider|restore|last|waits|shared|release-)|batch/|sql/(row|begin|find|take|change|settle|renew|defer|reattach|calls|witnesses)|documents/windows|embedded/(renew|witnesses|clock|queue|take|remembered|read-before)|router/(way|forwards)|outbox/|payment/|gateway/|program/|restore/|stripe/|audit/(follow|witness|ahead|continue))`,
+		mutants:  `^(claim/(reclaim|take-over|renew|lease|trust|recover|settle|moved|unsent|fault-fence|pending|learn|follow|provider|restore|last|waits|shared|release-)|batch/|sql/(row|begin|find|take|change|settle|renew|defer|reattach|calls|witnesses)|documents/windows|embedded/(renew|witnesses|clock|queue|take|remembered|read-before|not-whole)|router/(way|forwards)|outbox/|payment/|gateway/|program/|restore/|stripe/|audit/(follow|witness|ahead|continue))`,
 	},
 	{ // the same bytes
 		explorer: []string{"every reader of a final answer reads the same bytes", "a final claim never changes", "a recorded verdict answers its caller", "a request that waited for a refusal gets it"},
