@@ -24,7 +24,7 @@ const noMoney = "no money moved"
 const appearWithin = time.Hour
 
 // failed processes a movement that the provider reports as failed. If it is not booked, nothing
-// follows, as no merchant was sent a success. If it is booked, its money is back: the books reverse
+// follows, as no merchant was sent a success; without any record of its object, a person decides. If it is booked, its money is back: the books reverse
 // it, and events notify the merchant. A ghost with a failed refund is refunded once more.
 //
 // # Crash points
@@ -72,6 +72,14 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 	if booked && !named {
 		if disposition, same := p.otherwise(ctx, m, n, &of, rec.Generation > 1); !same {
 			return disposition
+		}
+	}
+	if !booked && !found && of.ID == "" {
+		switch _, found, err = p.forgotten(ctx, home, n.Reference); {
+		case err != nil:
+			return p.later(m, "unpaid", err)
+		case !found: // a restore may have lost that its merchant was sent a success
+			return p.stranger(ctx, m, n, "unknown charge: there is no record of "+n.Reference+", which the provider reports as failed")
 		}
 	}
 	switch {

@@ -77,7 +77,19 @@ func TestAMovementThatFailsAfterItSucceeded(t *testing.T) {
 			of.Kind, of.Debit, of.Credit = ledger.Transfer, of.Credit, of.Debit
 			w.books[transfer] = of
 		}, psp.KindTransfer, transfer, ProcessedOK, "", "transfer.failed"},
-		"a charge that never succeeded":   {func(w *world) { w.have(charge, claim.FailedTerminal, "") }, psp.KindCharge, charge, Ignored, "", ""},
+		"a charge that never succeeded": {func(w *world) { w.have(charge, claim.FailedTerminal, "") }, psp.KindCharge, charge, Ignored, "", ""},
+		"a charge that never succeeded, and whose claim was deleted": {func(w *world) {
+			w.have(charge, claim.FailedTerminal, "")
+			w.forget(charge)
+		}, psp.KindCharge, charge, Ignored, "", ""},
+		"of which there is no record": {func(*world) {}, psp.KindCharge, charge, "", "there is no record of " + charge, ""},
+		"another provider's, which was certain": {func(w *world) {
+			w.have(charge, claim.Completed, "p1")
+			of := w.books[charge]
+			of.Provider = "other"
+			w.books[charge] = of
+			clear(w.claims)
+		}, psp.KindCharge, charge, Ignored, "", ""},
 		"another movement than is booked": {func(w *world) { w.have(charge, claim.Completed, "p1") }, psp.KindCharge, charge, Ignored, "", ""},
 		"of an unreadable id":             {func(*world) {}, psp.KindCharge, "order-7", Ignored, "", ""},
 		"of a claim in flight":            {func(w *world) { w.have(refund, claim.InFlight, "") }, psp.KindRefund, refund, "", "", ""},

@@ -467,6 +467,8 @@ var rooms = []room{
 		{"program/search-path-stays", "DB.tryIn", `err != nil || db.searchPath == ""`, "true"},
 	}},
 	{dir: "payment/notice", suites: []suite{notices}, mutants: []mutant{
+		{"notice/failure-without-a-record", "Processor.failed", `!booked && !found && of.ID == ""`, "false"},
+		{"notice/failure-at-another-provider", "Processor.failed", `of.ID == ""`, "true"},
 		{"notice/cancel-under-way", "Canceler.refund", "begun && status.Record.State == claim.InFlight", "false"},
 		{"notice/cancel-while-in-flight", "nothingLeft", `open == ""`, "true"},
 		{"notice/cancel-beside-another", "Canceler.refund case open != \"\"", "return CancelRefundPending, open, nil, nil", ""},
