@@ -101,8 +101,11 @@ func reportOfDrill(d *drill.Report, r *runs.Run) {
 
 func reportOfBooks(b *booksFound, r *runs.Run) {
 	r.Verdict, r.Sentence = judged(b.OK()), "Every balance was proved from zero."
-	if !b.OK() {
+	switch {
+	case !b.OK():
 		r.Sentence = fmt.Sprintf("The books are wrong in %s.", counted(b.Failed, "place"))
+	case b.unproved() > 0:
+		r.Verdict, r.Sentence = runs.Unknown, fmt.Sprintf("No failure was found, but %d older transactions that have left for the audit's segments were not proved.", b.unproved())
 	}
 	r.Of = "the books of " + strings.Join(b.Regions, ", ")
 	r.Figures = []runs.Figure{

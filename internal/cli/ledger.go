@@ -16,7 +16,7 @@ import (
 )
 
 type ledgerCommand struct {
-	Verify   ledgerVerifyCommand   `cmd:"" help:"Recompute every balance from zero and check every row. Exit code 1: a fault was found, 2: the ledger could not be read."`
+	Verify   ledgerVerifyCommand   `cmd:"" help:"Recompute every balance from zero and check every row. Exit code 1: a fault was found, 2: not all of it could be read and proved."`
 	Balances ledgerBalancesCommand `cmd:"" help:"List balances; marks accounts that owe payers money."`
 	Entries  ledgerEntriesCommand  `cmd:"" help:"List bookings of an account or object."`
 	Adjust   ledgerAdjustCommand   `cmd:"" help:"Book a person's decision: from, to, amount, who and why."`
@@ -55,6 +55,9 @@ func (c *ledgerVerifyCommand) Run(ctx context.Context, io streams) error {
 	if !found.OK() {
 		return &exitError{exitDiffers, errors.Join(errors.New("the ledger is wrong: change nothing in it, and find out since when; backups have the same rows"), unkept)}
 	}
+	if n := found.unproved(); n > 0 {
+		return &exitError{exitUnread, errors.Join(fmt.Errorf("%d older transactions have left for the audit's segments, and were not proved; name the bucket with --bucket", n), unkept)}
+	}
 	return unkept
 }
 
@@ -64,6 +67,9 @@ type booksFound struct {
 	verify.Report
 	owed map[string]int64
 }
+
+// unproved counts the transactions that have left the books, and that were not proved: no bucket was named.
+func (b *booksFound) unproved() int64 { return b.Left - b.Proved }
 
 // verify verifies the books, and records the result in metrics.
 func (c *ledgerVerifyCommand) verify(ctx context.Context, io streams, owed bool) (*booksFound, error) {
@@ -95,14 +101,15 @@ func (c *ledgerVerifyCommand) print(io streams, report *verify.Report) error {
 	for _, f := range report.Failures {
 		fmt.Fprintln(io.out, visible(f.String()))
 	}
+	from := "zero"
 	switch {
 	case report.Left > report.Proved:
-		fmt.Fprintf(io.err, "%d older transactions have left for the audit's segments, and were not proved; name the bucket with --bucket\n", report.Left-report.Proved)
+		from = "what is carried forward"
 	case report.Left > 0:
 		fmt.Fprintf(io.out, "%d older transactions have left for the audit's segments, which add up to what is carried forward\n", report.Left)
 	}
-	_, err := fmt.Fprintf(io.out, "%d transactions in %s: %d balances proved from zero, %d more changed during the check and are within their bounds, %d failures\n",
-		report.Transactions, strings.Join(report.Regions, ", "), report.Balances, report.Moving, report.Failed)
+	_, err := fmt.Fprintf(io.out, "%d transactions in %s: %d balances proved from %s, %d more changed during the check and are within their bounds, %d failures\n",
+		report.Transactions, strings.Join(report.Regions, ", "), report.Balances, from, report.Moving, report.Failed)
 	return err
 }
 

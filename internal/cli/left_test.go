@@ -19,6 +19,7 @@ import (
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/internal/inspect"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/runs"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment/verify"
 )
@@ -116,6 +117,22 @@ func TestOldBooksHaveLeft(t *testing.T) {
 	code, _, errs = homeward(t, "reconcile", "--data", dir, "--statement", statement)
 	require.Equal(t, exitUnread, code)
 	require.Contains(t, errs, "have left for the audit's segments, so a statement can be compared from")
+
+	// Without a bucket nobody has looked at what has left.
+	at(0, func(_ *embedded.DB, s *store) {
+		found := booksFound{}
+		found.Report, err = verify.AllBooks(t.Context(), s.rows, s.regions, nil)
+		require.NoError(t, err)
+		var r runs.Run
+		reportOfBooks(&found, &r)
+		require.Equal(t, runs.Unknown, r.Verdict)
+		require.Contains(t, r.Sentence, "1 older transactions that have left for the audit's segments were not proved")
+		ctx := context.WithValue(t.Context(), nodeKey{}, node.Belongings{Deployment: s.Deployment})
+		var out, errs strings.Builder
+		require.Equal(t, exitUnread, run(ctx, []string{"ledger", "verify"}, streams{&out, &errs}))
+		require.Contains(t, out.String(), "balances proved from what is carried forward")
+		require.Contains(t, errs.String(), "were not proved; name the bucket with --bucket")
+	})
 
 	// What was changed there is a failure of the books.
 	empty := "file://" + t.TempDir()
