@@ -257,6 +257,7 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 	if err := sameRegions(ctx, regions, &audit.Lost{Objects: objects, Trust: trust, Deployment: deployment}); err != nil {
 		return r, err
 	}
+	lives := map[claim.Key]time.Time{}
 	for _, one := range regions {
 		chain, _, _, err := at.AuditChain(ctx, one.Name)
 		if err != nil {
@@ -272,7 +273,7 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 			return r, fmt.Errorf("region %s: the bucket holds the audit up to %s, but it was read up to %s before (%s); name the bucket that has all of it, nothing of this one was used",
 				one.Name, stamp(found.Covered), stamp(read), cmp.Or(found.Broken, "its chain ends there"))
 		}
-		for some := found.Witnesses; len(some) > 0; {
+		for some := latest(lives, found.Witnesses); len(some) > 0; {
 			n := min(batch, len(some))
 			if err := keepBooked(ctx, rows, &r, some[:n]); err != nil {
 				return r, err
@@ -292,6 +293,24 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 		each(Witnessed{one.Name, found})
 	}
 	return r, nil
+}
+
+// latest returns those of a region's witnesses that are of the last life of their keys: one that was free
+// again may have had another home before. lives has when the lives of the regions before began. A claim of
+// which the audit shows later generations alone began before the backup. Which life is the last is unknown
+// with a blind witness, which withholds the key.
+func latest(lives map[claim.Key]time.Time, all []claim.Witness) []claim.Witness {
+	return slices.DeleteFunc(slices.Clone(all), func(w claim.Witness) bool {
+		began := w.FirstUse
+		if w.Object == "" {
+			began = time.Unix(1<<40, 0) // after all others
+		}
+		if began.Before(lives[w.Key]) {
+			return true
+		}
+		lives[w.Key] = began
+		return false
+	})
 }
 
 // sameRegions compares the regions of the rows with those of the bucket. A backup lacks a region that was

@@ -56,9 +56,11 @@ func (w *twice) backUp(dir string) (backup string) {
 
 func (w *twice) key(value string) claim.Key { return claim.Key{Tenant: "acme", Value: value} }
 
-func (w *twice) begin(value string) {
+func (w *twice) begin(value string) { w.beginAt(home, value, "ch_"+value) }
+
+func (w *twice) beginAt(region, value, object string) {
 	w.Helper()
-	a := claimtest.NewArrival(w.key(value), home, "100", "node-1", "ch_"+value)
+	a := claimtest.NewArrival(w.key(value), region, "100", "node-1", object)
 	a.PinnedAt, a.Provider, a.Providers = w.now, "simulator", []string{"simulator"}
 	begun, err := w.v.Begin(w.Context(), a)
 	require.NoError(w, err)
@@ -124,18 +126,43 @@ var losses = map[string]func(w *twice, made time.Time){
 	},
 }
 
-// putBackTwice returns a deployment that was put back, went on, and was put back again, to a backup of made.
-func putBackTwice(t *testing.T, first func(w *twice, made time.Time)) (w *twice, made time.Time) {
+// newTwice returns a deployment with its first store, in dir.
+func newTwice(t *testing.T, dir string) *twice {
 	text, err := audit.NewKey()
 	require.NoError(t, err)
-	w = &twice{T: t, bucket: audittest.NewBucket(), now: time.Now().UTC().Truncate(24 * time.Hour).Add(time.Hour)}
+	w := &twice{T: t, bucket: audittest.NewBucket(), now: time.Now().UTC().Truncate(24 * time.Hour).Add(time.Hour)}
 	w.keys, err = audit.ParseKeys(text)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.db.Close()) })
-	dir := t.TempDir()
 	w.open(dir)
 	require.NoError(t, w.d.PutTenant(t.Context(), claim.Tenant{ID: "acme", Name: "Acme", Registrar: home}))
 	w.export()
+	return w
+}
+
+// TestAKeyThatHadTwoHomes: more is lost than a key is remembered for, and one was used again after that, in
+// another region. What it was used for last is what its retry asks for.
+func TestAKeyThatHadTwoHomes(t *testing.T) {
+	for first, last := range map[string]string{home: away, away: home} {
+		dir := t.TempDir()
+		w := newTwice(t, dir)
+		made, backup := w.now, w.backUp(dir)
+		w.beginAt(first, "again", "ch_first")
+		w.now = w.now.Add(50 * time.Hour)
+		w.beginAt(last, "again", "ch_last")
+		w.export()
+		w.open(backup)
+		require.Equal(t, claim.RestoreWitnessed, w.restore(made, w.ended).Phase)
+		found, _, err := w.d.Witness(t.Context(), w.key("again"))
+		require.NoError(t, err)
+		require.Equal(t, "ch_last", found.Object, "a retry reads the answer of an earlier request")
+	}
+}
+
+// putBackTwice returns a deployment that was put back, went on, and was put back again, to a backup of made.
+func putBackTwice(t *testing.T, first func(w *twice, made time.Time)) (w *twice, made time.Time) {
+	dir := t.TempDir()
+	w = newTwice(t, dir)
 	made = w.now
 	backup := w.backUp(dir)
 	w.begin("lost-first")

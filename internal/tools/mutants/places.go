@@ -558,6 +558,7 @@ var rooms = []room{
 		{"restore/begun-by-another", "Begin", "at.Version != was.Version", "false"},
 		{"restore/bucket-with-less", "Audit", "found.Covered.Before(read)", "found.Covered.Before(read) && false"},
 		{"restore/chain-moved-on", "goOn", "from.Number != chain.Number", "false"},
+		{"restore/earlier-life", "latest", "began.Before(lives[w.Key])", "false"},
 		{"restore/region-lacking", "Audit", "sameRegions(ctx, regions, &audit.Lost{Objects: objects, Trust: trust, Deployment: deployment})", "error(nil)"},
 		{"restore/region-code", "sameRegions", "code != one.Code", "false"},
 		{"restore/another-loss", "anotherLoss", "!a.Written.Before(at.OpenedAt)", "false"},
