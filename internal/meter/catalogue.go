@@ -119,7 +119,7 @@ var (
 		Provider, Call, Outcome)
 	Circuit = provider.gauge("homeward.provider.circuit", "",
 		"1 for the state that the provider's circuit is in: closed, open or half-open.",
-		"open: half of the calls get no answer. The breaker sends nothing for 10 s at a time; callers get 503 and retry.",
+		"open: half of the calls get no answer. The breaker sends nothing for 10 s at a time; callers get 503 and retry. half-open: it waits for the answers of three probes, and holds all else back.",
 		Provider, State)
 )
 
