@@ -1,7 +1,6 @@
 package alerts
 
 import (
-	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -122,28 +121,25 @@ func TestACertificateRunsOut(t *testing.T) {
 	b.fires("HomewardCertificateEndsSoon", 7*24, nil)
 }
 
-// Ghosts wait for their refunds while no worker runs. A rate needs two of them at one node:
-// the first makes the series. Either node of the region refunds, so there are three.
-func TestRefundsThatTakeLong(t *testing.T) {
+// A ghost waits for its refund while no worker runs: the first of its node.
+func TestARefundThatTakesLong(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(_ *world, c *node.ClusterConfig) { c.Policy.MaxUnknowns = 2 })
 	w.healthy("HomewardCompensationsSlow")
 	w.sendsNotices()
-	for i := range 3 {
-		w.faults(simulator.Faults{LateEffect: 1, LateBy: simulator.MaxLate})
-		require.Equal(t, http.StatusServiceUnavailable, w.charge(us, w.fresh(us), 1))
-		w.counts("homeward_claim_given_up_total", i+1)
-		w.idle.Store(true)
-		w.faults(simulator.Faults{})
-		require.Positive(t, w.provider.ReleaseLate())
-		w.noticed()
-		w.ahead.Add(int64(20 * time.Minute))
-		w.until("each node has measured the clock", 600, gossip, func() bool {
-			return strings.Contains(w.value(fmt.Sprintf("count(homeward_clock_offset_seconds < %d)", -1190*(i+1))), "=> 6 ")
-		})
-		w.idle.Store(false)
-		w.counts("homeward_notices_closed_total", 2*(i+1)) // the provider reports the refund as well
-	}
+	w.faults(simulator.Faults{LateEffect: 1, LateBy: simulator.MaxLate})
+	require.Equal(t, http.StatusServiceUnavailable, w.charge(us, w.fresh(us), 1))
+	w.counts("homeward_claim_given_up_total", 1)
+	w.idle.Store(true)
+	w.faults(simulator.Faults{})
+	require.Positive(t, w.provider.ReleaseLate())
+	w.noticed()
+	w.ahead.Add(int64(20 * time.Minute))
+	w.until("each node has measured the clock", 600, gossip, func() bool {
+		return strings.Contains(w.value("count(homeward_clock_offset_seconds < -1190)"), "=> 6 ")
+	})
+	w.idle.Store(false)
+	w.counts("homeward_notices_closed_total", 2) // the provider reports the refund as well
 	w.fires("HomewardCompensationsSlow", 120, nil)
 	require.True(t, w.firesFor("HomewardCompensationsSlow", "homeward_provider", "simulator"))
 }
