@@ -113,14 +113,14 @@ func reportOfBooks(b *booksFound, r *runs.Run) {
 		{Name: "changed during the check, within their bounds", Value: fmt.Sprint(b.Moving)}, {Name: "failures", Value: fmt.Sprint(b.Failed), Bad: b.Failed > 0},
 	}
 	var currencies []string
-	for currency, owed := range b.owed {
-		if owed != 0 {
+	for currency, off := range b.suspense {
+		if off != 0 {
 			currencies = append(currencies, currency)
 		}
 	}
 	slices.Sort(currencies)
 	for _, currency := range currencies {
-		r.Figures = append(r.Figures, runs.Figure{Name: runs.Owed + currency, Value: fmt.Sprintf("%d minor units", b.owed[currency]), Bad: true})
+		r.Figures = append(r.Figures, runs.Figure{Name: runs.Suspense + currency, Value: fmt.Sprintf("%d minor units", b.suspense[currency]), Bad: true})
 	}
 	for _, f := range b.Failures {
 		r.Findings = append(r.Findings, f.String())

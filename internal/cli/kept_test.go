@@ -52,7 +52,7 @@ func TestProofsAreKept(t *testing.T) {
 		proved := keptIn(t, bucket, runs.Verify)
 		require.Len(t, proved, 1)
 		require.Equal(t, runs.Good, proved[0].Verdict)
-		require.Contains(t, proved[0].Figures, runs.Figure{Name: runs.Owed + "usd", Value: "7 minor units", Bad: true})
+		require.Contains(t, proved[0].Figures, runs.Figure{Name: runs.Suspense + "usd", Value: "7 minor units", Bad: true})
 		require.Contains(t, proved[0].Of, "us-east1")
 		require.Positive(t, proved[0].Took())
 

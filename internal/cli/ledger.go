@@ -61,18 +61,18 @@ func (c *ledgerVerifyCommand) Run(ctx context.Context, io streams) error {
 	return unkept
 }
 
-// booksFound is the result of a verification, and the debt to payers then, by currency;
+// booksFound is the result of a verification, and how far suspense was from zero then, by currency;
 // nil if it was not requested.
 type booksFound struct {
 	verify.Report
-	owed map[string]int64
+	suspense map[string]int64
 }
 
 // unproved counts the transactions that have left the books, and that were not proved: no bucket was named.
 func (b *booksFound) unproved() int64 { return b.Left - b.Proved }
 
 // verify verifies the books, and records the result in metrics.
-func (c *ledgerVerifyCommand) verify(ctx context.Context, io streams, owed bool) (*booksFound, error) {
+func (c *ledgerVerifyCommand) verify(ctx context.Context, io streams, suspense bool) (*booksFound, error) {
 	found := &booksFound{}
 	return found, c.withVerdicts(ctx, io, func(v *verdicts) error {
 		return c.withBooks(ctx, func(s *store) (err error) {
@@ -83,13 +83,13 @@ func (c *ledgerVerifyCommand) verify(ctx context.Context, io streams, owed bool)
 				return err
 			})
 			stop()
-			if err != nil || v.metrics == nil && !owed {
+			if err != nil || v.metrics == nil && !suspense {
 				return err
 			}
-			if found.owed, err = suspended(ctx, s); err != nil || v.metrics == nil {
+			if found.suspense, err = suspended(ctx, s); err != nil || v.metrics == nil {
 				return err
 			}
-			return v.books(time.Now(), &found.Report, found.owed)
+			return v.books(time.Now(), &found.Report, found.suspense)
 		})
 	})
 }

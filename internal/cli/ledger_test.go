@@ -69,6 +69,34 @@ func TestSuspenseIsOfLiveTenants(t *testing.T) {
 	})
 }
 
+// One tenant's suspense does not hide another's: a movement that was booked to the wrong tenant stays
+// in sight, and what is at zero over all regions is.
+func TestSuspenseThatIsBookedWrongIsSeen(t *testing.T) {
+	twoBooks(t, func(t *testing.T, _ []string, open func(do func(*store))) {
+		open(func(s *store) {
+			ghost := func(region, tenant string, amount int64) {
+				ref := region + tenant
+				post(t, s, ledger.Transaction{ID: ledger.GhostID("simulator", ref), Region: region, Tenant: tenant, Kind: ledger.Ghost, Amount: amount, ProviderRef: ref})
+			}
+			adjust := func(region, tenant string, amount int64) {
+				posted, err := s.rows.Post(t.Context(), ledger.Transaction{
+					ID: ledger.AdjustmentID(tenant), Object: ledger.AdjustmentID(tenant), Region: region, Tenant: tenant, Kind: ledger.Adjustment, Amount: amount, Currency: "usd",
+					Debit: ledger.Suspense(tenant), Credit: ledger.Bank("simulator"), By: "ops", Why: "paid by bank",
+				})
+				require.NoError(t, err)
+				require.True(t, posted)
+			}
+			ghost("us-east1", "acme", 7)
+			adjust("europe-west1", "acme", 7) // paid back
+			ghost("us-east1", "globex", 5)
+			adjust("us-east1", "initech", 5) // meant for globex
+			off, err := suspended(t.Context(), s)
+			require.NoError(t, err)
+			require.Equal(t, map[string]int64{"usd": 10}, off)
+		})
+	})
+}
+
 func TestLedger(t *testing.T) {
 	twoBooks(t, func(t *testing.T, flags []string, open func(do func(*store))) {
 		with := func(args ...string) []string { return append(args, flags...) }

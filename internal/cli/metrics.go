@@ -59,13 +59,13 @@ func (v *verdicts) export(report func(*meter.Observer)) error {
 	return v.metrics.Write()
 }
 
-// books records the result of a verification, and the debt to payers.
+// books records the result of a verification, and how far suspense is from zero.
 func (v *verdicts) books(at time.Time, r *verify.Report, suspense map[string]int64) error {
 	return v.export(func(o *meter.Observer) {
 		o.Is(meter.LedgerVerifyLast, float64(at.Unix()))
 		o.Is(meter.LedgerVerifyFindings, float64(r.Failed))
-		for currency, owed := range suspense {
-			o.Is(meter.Suspense, float64(owed), currency)
+		for currency, off := range suspense {
+			o.Is(meter.Suspense, float64(off), currency)
 		}
 	})
 }
@@ -92,10 +92,11 @@ func owes(a ledger.Account) bool {
 	return ok && claim.Livemode(tenant)
 }
 
-// suspended returns the balances of the suspense accounts that [owes] says, by currency, including
-// currencies whose debt has become zero.
+// suspended returns how far the suspense accounts that [owes] says are from zero over all regions,
+// added up by currency, including currencies in which each is at zero. What one tenant's account has
+// too much does not make up for what another's has too little.
 func suspended(ctx context.Context, s *store) (map[string]int64, error) {
-	owed := map[string]int64{}
+	balances := map[ledger.AccountKey]int64{}
 	for _, region := range s.regions {
 		for after := (ledger.AccountKey{Account: "suspense"}); ; {
 			page, err := s.rows.Balances(ctx, region, after, suspensePage)
@@ -104,7 +105,7 @@ func suspended(ctx context.Context, s *store) (map[string]int64, error) {
 			}
 			for _, b := range page {
 				if owes(b.Account) {
-					owed[b.Currency] += b.Credits - b.Debits
+					balances[ledger.AccountKey{Account: b.Account, Currency: b.Currency}] += b.Credits - b.Debits
 				}
 				after = ledger.AccountKey{Account: b.Account, Currency: b.Currency}
 			}
@@ -113,7 +114,11 @@ func suspended(ctx context.Context, s *store) (map[string]int64, error) {
 			}
 		}
 	}
-	return owed, nil
+	off := map[string]int64{}
+	for key, balance := range balances {
+		off[key.Currency] += max(balance, -balance)
+	}
+	return off, nil
 }
 
 // withVerdicts runs do with the metrics of its verdict.

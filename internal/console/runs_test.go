@@ -69,7 +69,7 @@ func someRuns() *fakeRuns {
 		{ID: "9", Kind: runs.Drill, Of: "drain us-east1", Began: noon.Add(-30 * time.Hour), Verdict: runs.Open},
 		{
 			ID: "1", Kind: runs.Verify, Of: "the books of us-east1", Began: noon.Add(-3 * time.Hour), Ended: noon.Add(-3 * time.Hour), Verdict: runs.Good, Sentence: "Every balance was proved from zero.",
-			Figures: []runs.Figure{{Name: "transactions", Value: "9"}, {Name: runs.Owed + "usd", Value: "7 minor units", Bad: true}},
+			Figures: []runs.Figure{{Name: "transactions", Value: "9"}, {Name: runs.Suspense + "usd", Value: "7 minor units", Bad: true}},
 		},
 		{ID: "0", Kind: runs.Reconcile, Of: "simulator", Began: noon.Add(-4 * time.Hour), Ended: noon, Verdict: runs.Unknown, Sentence: "the statement cannot be fetched"},
 	}}

@@ -96,7 +96,7 @@ func (s *console) suspensePage(r *http.Request, p *page) error {
 		}
 		v.Proof = &proofs[i]
 		for _, f := range proofs[i].Figures {
-			if currency, ok := strings.CutPrefix(f.Name, runs.Owed); ok {
+			if currency, ok := strings.CutPrefix(f.Name, runs.Suspense); ok {
 				v.Proved = append(v.Proved, runs.Figure{Name: currency, Value: f.Value})
 			}
 		}

@@ -227,8 +227,8 @@ var (
 		"A bank returned refunds or transfers: inform the merchant.",
 		Provider, RowKind)
 	Suspense = money.gauge("homeward.suspense", "{minor_unit}",
-		"What the suspense accounts owe payers, by currency, in its minor units, as of the last proof of the books. Written by `homeward ledger verify --metrics-file`.",
-		"Normally 0. A balance that stays for a day is in LIMBO, held or doubtful.",
+		"How far the tenants' suspense accounts are from zero, added up by currency, in its minor units, as of the last proof of the books: what they owe payers, or have paid back too much. Written by `homeward ledger verify --metrics-file`.",
+		"Normally 0. What stays for a day is in LIMBO, held, doubtful, or booked to the wrong account.",
 		Currency)
 	Limbo = money.gauge("homeward.limbo", "{notice}",
 		"Parked notices of money that cannot be refunded automatically, among the first 10,000 that are parked. Test tenants' are left out.",
@@ -322,7 +322,7 @@ var (
 		"The size of the embedded store on disk.",
 		"While it compacts it needs as much free space again.")
 	Collected = stores.gauge("homeward.store.figures.age", "s",
-		"The age of the figures read from the store: stuck, unknown, lag, pending, parked, suspense, LIMBO, brakes and proofs. One node of a region at a time reads and reports them; the others do not.",
+		"The age of the figures read from the store: stuck, unknown, lag, pending, parked, LIMBO and brakes. One node of a region at a time reads and reports them; the others do not.",
 		"Above two minutes: the store does not answer, and these gauges are out of date.")
 	CollectFailures = stores.counter("homeward.store.figures.failures", "{try}",
 		"Failed reads of these figures from the store.",

@@ -72,9 +72,9 @@ type Figure struct {
 	Bad bool `json:"bad,omitempty"`
 }
 
-// Owed begins the name of a figure of a [Verify] run with the debt to payers; a
-// currency follows.
-const Owed = "owed to payers, "
+// Suspense begins the name of a figure of a [Verify] run with how far the suspense accounts are
+// from zero; a currency follows.
+const Suspense = "suspense not at zero, "
 
 // Step is an event during a run.
 type Step struct {
