@@ -68,6 +68,7 @@ func outcomeOf(reply *claim.Reply, err error) string {
 	}
 }
 
+// failureOf judges in the order in which the API answers: a store that let the time run out is unavailable.
 func failureOf(err error) string {
 	var (
 		inUse   *claim.InUseError
@@ -84,12 +85,14 @@ func failureOf(err error) string {
 		return meter.Expired
 	case errors.As(err, &held):
 		return meter.Withheld
-	case errors.As(err, &unknown), errors.Is(err, claim.ErrFenced), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.As(err, &unknown), errors.Is(err, claim.ErrFenced):
 		return meter.Unknown
 	case errors.Is(err, router.ErrHomeUnavailable), errors.Is(err, claim.ErrHomeUnreachable), errors.Is(err, claim.ErrNeedPin):
 		return meter.HomeUnavailable
 	case errors.Is(err, claim.ErrUnavailable), errors.Is(err, claim.ErrFingerprintVersion):
 		return meter.Unavailable
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return meter.Unknown
 	case errors.Is(err, claim.ErrUnknownTenant), errors.Is(err, claim.ErrNoClaim):
 		return meter.Refused
 	default:
