@@ -20,6 +20,7 @@ func (s *server) admit(res *response, r *http.Request) error {
 	if !ok {
 		return unauthorized("Send an Authorization header with your API key: Bearer hw_live_…")
 	}
+	res.testKey = !claim.APIKeyFits(key, "")
 	if claim.APIKeyMadeUp(key) {
 		return errMistypedKey // malformed: no look-up needed
 	}

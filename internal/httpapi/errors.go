@@ -138,7 +138,7 @@ func (s *server) fail(res *response, r *http.Request, err error) {
 	}
 	res.code = p.Code
 	res.Header()["Link"] = []string{s.ErrorPages.LinkOf(p.Code)}
-	if p.Code == problem.StoreUnavailable || p.Code == problem.HomeUnavailable {
+	if unclaimed[p.Code] != "" && res.movesMoney() {
 		s.closed.Add(1, string(p.Code))
 	}
 	h := res.Header()

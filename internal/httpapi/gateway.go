@@ -52,12 +52,12 @@ func openGated(c Config, through *gateway.Gateway, waits bool) (http.Handler, er
 	}
 	key := gateway.Own + "idempotency-keys/{key}"
 	s.mountAll([]route{
-		{"GET", key, inspect, true},
-		{"POST", key + "/cancel", cancel, true},
-		{"GET", gateway.Own + "errors", s.errorIndex, true},
-		{"GET", gateway.Own + "errors/{error}", s.errorPage, true},
-		{"GET", gateway.Own + "livez", live, true},
-		{"GET", gateway.Own + "readyz", s.ready, true},
+		{"GET", key, inspect, true, ""},
+		{"POST", key + "/cancel", cancel, true, ""},
+		{"GET", gateway.Own + "errors", s.errorIndex, true, ""},
+		{"GET", gateway.Own + "errors/{error}", s.errorPage, true, ""},
+		{"GET", gateway.Own + "livez", live, true, ""},
+		{"GET", gateway.Own + "readyz", s.ready, true, ""},
 	})
 	return g, nil
 }
@@ -150,10 +150,12 @@ func (g *gated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.serve(w, r, func(res *response) { g.mux.ServeHTTP(res, r) })
 	case g.waits: // also for what is not guarded: the node cuts off what streams when it starts
 		g.serve(w, r, func(res *response) {
+			err := away(res, r)
 			if c := g.through.Match(r); c != nil {
-				res.dialect = c.Dialect()
+				res.dialect, res.moves = c.Dialect(), gateway.Operation
+				g.turnedAway(res, err)
 			}
-			g.fail(res, r, away(res, r))
+			g.fail(res, r, err)
 		})
 	default:
 		switch c := g.through.Match(r); {
@@ -244,8 +246,9 @@ const guardedRoute = "guarded"
 
 func (g *gated) guarded(res *response, r *http.Request, c *gateway.Call) {
 	defer func() { g.measure(guardedRoute, res, r) }()
-	res.words, res.dialect = gatewayWords, c.Dialect()
+	res.words, res.dialect, res.moves = gatewayWords, c.Dialect(), gateway.Operation
 	admitted := g.admit(res, r, c.Tenant)
+	g.turnedAway(res, admitted)
 	r, sp := g.traced(res, r, guardedRoute)
 	defer func() { g.ended(sp, guardedRoute, res, r) }()
 	a := Answer{Began: res.began, Operation: gateway.Operation, Tenant: res.tenant.ID, ServedBy: g.Region}

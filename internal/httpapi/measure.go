@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/meter"
+	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/internal/span"
 )
 
 // measure records how long an answer took, by its route: a path may hold a key.
@@ -19,6 +22,26 @@ func (s *server) measure(pattern string, res *response, r *http.Request) {
 		status = http.StatusInternalServerError
 	}
 	s.took.Took(r.Context(), time.Since(res.began), method(r.Method), pathOf(pattern), strconv.Itoa(status))
+}
+
+// unclaimed are the codes of refusals because no claim could be made, with the outcomes of such requests.
+var unclaimed = map[problem.Code]string{problem.StoreUnavailable: meter.Unavailable, problem.HomeUnavailable: meter.HomeUnavailable}
+
+// movesMoney reports whether the request is counted: not that of a test tenant.
+func (res *response) movesMoney() bool {
+	return res.moves != "" && claim.Livemode(res.tenant.ID) && !res.testKey
+}
+
+// turnedAway counts a request that err refuses before it gets to the router, which counts the others, if
+// it moves money and no claim could be made. It reports whether it did.
+func (s *server) turnedAway(res *response, err error) bool {
+	p, _ := problemOf(err)
+	outcome := unclaimed[p.Code]
+	if err == nil || outcome == "" || !res.movesMoney() {
+		return false
+	}
+	s.requests.Add(1, string(res.moves), outcome, "", span.WayLocal)
+	return true
 }
 
 // pathOf returns the path of a pattern, which may name a method.

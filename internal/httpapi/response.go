@@ -8,6 +8,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/gateway"
 	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/payment"
 )
 
 // response is one exchange: the writer, the caller, and the answer so far. It is passed
@@ -15,9 +16,13 @@ import (
 type response struct {
 	http.ResponseWriter
 	tenant claim.Tenant
-	status int // 0 until an answer is written
-	code   problem.Code
-	began  time.Time
+	// moves is what a request that moves money does, "" of the others; testKey: its API key says that
+	// none moves.
+	moves   payment.Operation
+	testKey bool
+	status  int // 0 until an answer is written
+	code    problem.Code
+	began   time.Time
 	// timed: the connection has a read deadline for the body.
 	timed bool
 	// intake counts the request's body, which has taken held; nil if none is read.

@@ -120,6 +120,7 @@ type server struct {
 	notices   *intake
 	mux       *http.ServeMux
 	took      *meter.Histogram
+	requests  *meter.Counter // those that the router does not see
 	closed    *meter.Counter
 	entries   []problem.Entry // of its error pages
 }
@@ -185,6 +186,7 @@ func newServer(c Config) (*server, error) {
 		notices:   newIntake(c.Limits.Notices),
 		mux:       http.NewServeMux(),
 		took:      c.Meters.Histogram(meter.HTTPDuration),
+		requests:  c.Meters.Counter(meter.Requests),
 		closed:    c.Meters.Counter(meter.FailClosed),
 		entries:   problem.Catalogue(),
 	}
@@ -200,39 +202,41 @@ type route struct {
 	handle       handler
 	// open routes need no API key.
 	open bool
+	// moves is what requests to a route that moves money do, "" of the others.
+	moves payment.Operation
 }
 
 func (s *server) routes() []route {
 	all := []route{
-		{"POST", "/v1/webhooks/{provider}", s.notice, true},
-		{"POST", "/v1/idempotency-keys", s.mint, false},
-		{"GET", "/v1/idempotency-keys/{key}", s.inspect, false},
-		{"POST", "/v1/idempotency-keys/{key}/cancel", s.cancelKey, false},
-		{"POST", "/v1/test-clock", s.elapse, false},
-		{"GET", payment.Path(payment.Refund), s.refundsOf, false},
-		{"GET", payment.Path(payment.Charge), s.charges(stripeapi.Charge), false},
-		{"GET", pathPaymentIntents, s.charges(stripeapi.PaymentIntent), false},
-		{"GET", "/v1/openapi.json", openAPI, true},
-		{"GET", pathErrors, s.errorIndex, true},
-		{"GET", pathErrors + "/{error}", s.errorPage, true},
-		{"GET", "/livez", live, true},
-		{"GET", "/readyz", s.ready, true},
+		{"POST", "/v1/webhooks/{provider}", s.notice, true, ""},
+		{"POST", "/v1/idempotency-keys", s.mint, false, ""},
+		{"GET", "/v1/idempotency-keys/{key}", s.inspect, false, ""},
+		{"POST", "/v1/idempotency-keys/{key}/cancel", s.cancelKey, false, ""},
+		{"POST", "/v1/test-clock", s.elapse, false, ""},
+		{"GET", payment.Path(payment.Refund), s.refundsOf, false, ""},
+		{"GET", payment.Path(payment.Charge), s.charges(stripeapi.Charge), false, ""},
+		{"GET", pathPaymentIntents, s.charges(stripeapi.PaymentIntent), false, ""},
+		{"GET", "/v1/openapi.json", openAPI, true, ""},
+		{"GET", pathErrors, s.errorIndex, true, ""},
+		{"GET", pathErrors + "/{error}", s.errorPage, true, ""},
+		{"GET", "/livez", live, true, ""},
+		{"GET", "/readyz", s.ready, true, ""},
 	}
 	for _, op := range payment.Public() {
 		as := stripeapi.Resource(payment.Object(op))
 		all = append(all,
-			route{"POST", payment.Path(op), s.move(op, as), false},
-			route{"GET", payment.Path(op) + "/{id}", s.object(op, as), false})
+			route{"POST", payment.Path(op), s.move(op, as), false, op},
+			route{"GET", payment.Path(op) + "/{id}", s.object(op, as), false, ""})
 	}
 	for _, op := range []payment.Operation{payment.Capture, payment.Cancel} {
 		all = append(all,
-			route{"POST", payment.Path(payment.Charge) + "/{id}/" + string(op), s.order(op, stripeapi.Charge), false},
-			route{"POST", pathPaymentIntents + "/{id}/" + string(op), s.order(op, stripeapi.PaymentIntent), false})
+			route{"POST", payment.Path(payment.Charge) + "/{id}/" + string(op), s.order(op, stripeapi.Charge), false, op},
+			route{"POST", pathPaymentIntents + "/{id}/" + string(op), s.order(op, stripeapi.PaymentIntent), false, op})
 	}
 	// A charge by the name under which Stripe's clients create one today.
 	return append(all,
-		route{"POST", pathPaymentIntents, s.move(payment.Charge, stripeapi.PaymentIntent), false},
-		route{"GET", pathPaymentIntents + "/{id}", s.object(payment.Charge, stripeapi.PaymentIntent), false})
+		route{"POST", pathPaymentIntents, s.move(payment.Charge, stripeapi.PaymentIntent), false, payment.Charge},
+		route{"GET", pathPaymentIntents + "/{id}", s.object(payment.Charge, stripeapi.PaymentIntent), false, ""})
 }
 
 const pathPaymentIntents = "/v1/payment_intents"
@@ -245,27 +249,35 @@ func (s *server) mount() {
 	// At and below /v1 an unknown path, too, requires a key. Without "/v1" of its own
 	// ServeMux would redirect it to "/v1/".
 	notFound := func(*response, *http.Request) error { return errNoSuchPath }
-	handle("/v1", false, notFound)
-	handle("/v1/", false, notFound)
+	handle("/v1", route{handle: notFound})
+	handle("/v1/", route{handle: notFound})
 }
 
 // mountAll mounts routes and what answers every other path. It returns the function that mounts
 // one more.
-func (s *server) mountAll(all []route) func(pattern string, open bool, h handler) {
-	handle := func(pattern string, open bool, h handler) {
-		if !open && strings.HasPrefix(pattern, "POST ") {
+func (s *server) mountAll(all []route) func(pattern string, rt route) {
+	handle := func(pattern string, rt route) {
+		h := rt.handle
+		if !rt.open && strings.HasPrefix(pattern, "POST ") {
 			h = withQuery(h)
 		}
 		s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			res := w.(*response) // ServeHTTP put it there
+			res.moves = rt.moves
 			defer func() { s.measure(pattern, res, r) }()
 			var err error
-			if !open {
+			if !rt.open {
 				err = s.admit(res, r)
 				var sp span.Span
 				r, sp = s.traced(res, r, pattern)
 				defer func() { s.ended(sp, pattern, res, r) }()
-				if err == nil && res.stripe != nil {
+				switch {
+				case s.turnedAway(res, err):
+					a := s.newAnswer(res, rt.moves)
+					if err = s.finish(res, r, &a, err); err == nil {
+						return
+					}
+				case err == nil && res.stripe != nil:
 					err = res.stripe.acceptable(r)
 				}
 			}
@@ -279,7 +291,7 @@ func (s *server) mountAll(all []route) func(pattern string, open bool, h handler
 	}
 	allows := map[string][]string{}
 	for _, rt := range all {
-		handle(rt.method+" "+rt.path, rt.open, rt.handle)
+		handle(rt.method+" "+rt.path, rt)
 		methods := []string{rt.method}
 		if rt.method == http.MethodGet {
 			methods = append(methods, http.MethodHead)
@@ -288,13 +300,13 @@ func (s *server) mountAll(all []route) func(pattern string, open bool, h handler
 		if len(allows[rt.path]) > len(methods) {
 			continue // the path has another method, and this answer already
 		}
-		handle(rt.path, rt.open, func(res *response, _ *http.Request) error {
+		handle(rt.path, route{open: rt.open, handle: func(res *response, _ *http.Request) error {
 			allow := strings.Join(allows[rt.path], ", ")
 			res.Header()["Allow"] = []string{allow}
 			return refuse(problem.MethodNotAllowed, "This path only answers to "+allow+".")
-		})
+		}})
 	}
-	handle("/", true, func(*response, *http.Request) error { return errNoSuchPath })
+	handle("/", route{open: true, handle: func(*response, *http.Request) error { return errNoSuchPath }})
 	return handle
 }
 

@@ -40,7 +40,7 @@ var (
 		"Errors of one tenant: its integration. Errors of all: our fault or the provider's.",
 		Tenant, Outcome)
 	FailClosed = requests.counter("homeward.requests.fail_closed", "{request}",
-		"Answers 503 because no durable claim could be made, by problem code: store_unavailable, home_unavailable. No money moved.",
+		"Answers 503 to requests that move money because no durable claim could be made, by problem code: store_unavailable, home_unavailable. No money moved.",
 		"store_unavailable: look at the database. home_unavailable: look at homeward.region.lost and the network between regions.",
 		Code)
 	LayerDuration = requests.histogram("homeward.layer.duration", "s", layerBuckets,

@@ -122,3 +122,42 @@ func TestTheOutcomeThatIsCountedIsTheAnswer(t *testing.T) {
 		require.Equal(t, without, closed, "%v was answered with %s", err, code)
 	}
 }
+
+// TestWhoIsTurnedAwayAtTheDoorIsCounted: while the store answers nothing, API keys cannot be looked up
+// soon, and no request gets further. Such a request counts if it moves money, and nothing else does.
+func TestWhoIsTurnedAwayAtTheDoorIsCounted(t *testing.T) {
+	t.Parallel()
+	none := map[string]float64{}
+	for _, c := range []struct {
+		method, path, apiKey string
+		counted              bool
+	}{
+		{http.MethodPost, "/v1/charges", "sk_acme", true},
+		{http.MethodPost, "/v1/refunds", "sk_acme", true},
+		{http.MethodPost, "/v1/charges/ch_1/capture", "sk_acme", true},
+		{http.MethodPost, "/v1/charges", claim.NewAPIKey("acme"), true},
+		{http.MethodPost, "/v1/charges", claim.NewAPIKey("acme~test"), false},
+		{http.MethodGet, "/v1/charges/ch_1", "sk_acme", false},
+		{http.MethodPost, "/v1/idempotency-keys", "sk_acme", false},
+		{http.MethodPost, "/v1/webhooks/simulator", "", false}, // it lacks its provider's secret
+	} {
+		e := &ends{door: fmt.Errorf("%w: %w", claim.ErrUnavailable, context.DeadlineExceeded)}
+		code, outcomes, closed := e.sent(t, c.method, c.path, c.apiKey)
+		require.Equal(t, problem.StoreUnavailable, code, c)
+		if !c.counted {
+			require.Equal(t, none, outcomes, c)
+			require.Equal(t, none, closed, c)
+			continue
+		}
+		require.Equal(t, map[string]float64{meter.Unavailable: 1}, outcomes, c)
+		require.Equal(t, map[string]float64{string(problem.StoreUnavailable): 1}, closed, c)
+		require.Len(t, e.answers, 1, c)
+		require.Equal(t, problem.StoreUnavailable, e.answers[0].Code, c)
+	}
+	for _, path := range []string{"/v1/charges", "/v1/refunds/re_1"} {
+		method := map[bool]string{true: http.MethodPost, false: http.MethodGet}[path == "/v1/charges"]
+		_, outcomes, closed := (&ends{routed: claim.ErrUnavailable}).sent(t, method, path, "sk_test")
+		require.Equal(t, none, outcomes, path)
+		require.Equal(t, none, closed, "a test payment counts nowhere: %s", path)
+	}
+}
