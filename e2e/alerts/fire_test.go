@@ -2,10 +2,13 @@ package alerts
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cli"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
@@ -156,6 +160,41 @@ func TestUnreadableRows(t *testing.T) {
 	w.fires("HomewardFiguresOld", 60, figures)
 	w.gone.Store(false)
 	w.ends("HomewardFiguresOld", 300, figures)
+}
+
+// readOnly is a store whose database takes no writes while it says so: figures are read on.
+type readOnly struct {
+	deployment.Store
+	is *atomic.Bool
+}
+
+func (s readOnly) Ready(context.Context) error {
+	if s.is.Load() {
+		return errors.New("the database takes no writes")
+	}
+	return nil
+}
+
+// Balancers leave nodes that are not ready alone, so that no request is refused.
+func TestNobodyCanRecordACharge(t *testing.T) {
+	t.Parallel()
+	var is atomic.Bool
+	w := start(t, func(_ *world, c *node.ClusterConfig) {
+		c.WrapStore = func(_ string, s deployment.Store) deployment.Store { return readOnly{s, &is} }
+	})
+	w.healthy("HomewardNotReady")
+	is.Store(true)
+	probed := func() {
+		for _, n := range w.cluster.Nodes {
+			res, err := http.Get("http://" + n.APIAddr() + "/readyz")
+			require.NoError(t, err)
+			require.NoError(t, res.Body.Close())
+		}
+	}
+	w.fires("HomewardNotReady", 60, probed)
+	w.until("in each region", 10, probed, func() bool { return len(w.firing()["HomewardNotReady"]) == 3 })
+	is.Store(false)
+	w.ends("HomewardNotReady", 600, probed)
 }
 
 func TestTheClockIsOff(t *testing.T) {

@@ -171,6 +171,9 @@ var (
 		"When the node's certificate (node), or the first of the CAs that it trusts (ca), expires, in Unix time. Absent without TLS.",
 		"Renew weeks before: without it regions cannot forward.",
 		Certificate)
+	NodeReady = regions.gauge("homeward.node.ready", "",
+		"1 while the node could record a charge when that was last checked, by a probe of /readyz or for a request; 0 while /readyz fails for want of that.",
+		"0: the log says why, in the line about a node that is not ready. Balancers send such a node nothing, so no count of requests shows it.")
 	ClockOffset = regions.gauge("homeward.clock.offset", "s",
 		"How far the node's clock is ahead of the store's, as measured within half a round trip, at most a minute or so ago. Negative: behind.",
 		"Beyond claim.lease_margin less a statement's time: fix the node's time service. Nothing is charged twice for it, but a node may trust a lease for too short or too long.")

@@ -190,6 +190,7 @@ func (n *Node) observe(context.Context) (parts.Stop, error) {
 	return nil, n.c.Meters.Observe(func(o *meter.Observer) {
 		o.Is(meter.InHand, float64(n.hand.requests.Load()), "api")
 		o.Is(meter.InHand, float64(n.hand.forwards.Load()), "forward")
+		o.Is(meter.NodeReady, flag(!n.verdict.unready.Load()))
 		o.Is(meter.TopologyEpoch, float64(n.c.Topology.Epoch()))
 		o.Is(meter.TopologyAge, n.c.Clock().Sub(n.follower.lastRead()).Seconds())
 		for _, r := range n.c.Topology.Regions() {
