@@ -36,7 +36,7 @@ func overview() Dashboard {
 		Rows: []Row{
 			{"Objectives", []Panel{
 				{Title: "Requests", Unit: "reqps", Single: true, Queries: []Query{{"sum(rate(homeward_requests_total{" + region + "}[5m]))", ""}}},
-				{Title: "Refused", Help: "The share of requests that Homeward refused without a durable claim; the objective is at most 0.05 %.", Unit: "percentunit", Single: true, Bad: true, Queries: []Query{{"max(homeward:requests_errors:ratio_rate5m{" + region + "})", ""}}},
+				{Title: "Refused", Help: "The share of requests that Homeward refused without a durable claim, or failed; the objective is at most 0.05 %.", Unit: "percentunit", Single: true, Bad: true, Queries: []Query{{"max(homeward:requests_errors:ratio_rate5m{" + region + "})", ""}}},
 				{Title: "Homeward's own time, p99", Help: "The objective is 15 ms.", Unit: "s", Single: true, Queries: []Query{{"max(homeward:layer:p99_5m{" + region + "})", ""}}},
 				{Title: "Regions lost", Unit: "short", Single: true, Bad: true, Queries: []Query{{"sum(max by (homeward_peer) (homeward_region_lost))", ""}}},
 				{Title: "In limbo", Unit: "short", Single: true, Bad: true, Queries: []Query{{"sum(max by (homeward_home) (homeward_limbo))", ""}}},

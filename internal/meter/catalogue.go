@@ -33,7 +33,7 @@ var (
 		Method, Route, Status)
 	Requests = requests.counter("homeward.requests", "{request}",
 		"Requests that move money, once each, at their entry: by operation, outcome, the key's home and path (local, registrar, replica, forward, deputy).",
-		"unavailable and home_unavailable are the availability objective's errors. Many replayed: clients retry, so look for the slow part. deputy: a region is lost.",
+		"unavailable, home_unavailable and error are the availability objective's errors. Many replayed: clients retry, so look for the slow part. deputy: a region is lost.",
 		Operation, Outcome, Home, Path)
 	TenantRequests = requests.counter("homeward.tenant.requests", "{request}",
 		"The same by tenant and outcome: the tenants with the most traffic, and all others as `other`.",
