@@ -1,6 +1,7 @@
 package alerts
 
 import (
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/homeward-io/homeward/internal/lab/devcerts"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
+	"github.com/homeward-io/homeward/internal/meter"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/sqlstore"
 	"github.com/homeward-io/homeward/internal/telemetry"
@@ -210,4 +212,29 @@ func TestConnectionsThatAllWait(t *testing.T) {
 	}, func() bool { return w.firesFor("HomewardPoolExhausted", "homeward_region", us) })
 	require.NoError(t, tx.Rollback(t.Context()))
 	w.ends("HomewardPoolExhausted", 60, nil)
+}
+
+// The reader of a node's log has stalled: lines are dropped, and one that pages may be among them.
+func TestALogThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	metrics, err := telemetry.OpenMetrics(t.Context(), telemetry.Process{Version: build.Version(), AllowPlaintext: true, Log: slog.New(slog.DiscardHandler)}, "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, metrics.Stop(t.Context())) }()
+	meters, err := metrics.Node(t.Context(), us, "unread")
+	require.NoError(t, err)
+	stalled, out := io.Pipe()
+	lines := telemetry.NewLines(out)
+	defer lines.Close()
+	defer stalled.Close()
+	// As homeward serve does.
+	require.NoError(t, meters.Observe(func(o *meter.Observer) { o.Is(meter.LogDropped, float64(lines.Dropped())) }))
+	b := newBoard(t, metrics.Addr())
+	b.look()
+	for lines.Dropped() == 0 {
+		_, err := lines.Write([]byte("page: decide by hand\n"))
+		require.NoError(t, err)
+	}
+	b.fires("HomewardLogDropped", 3, nil)
+	require.True(t, b.firesFor("HomewardLogDropped", "homeward_node", "unread"))
+	b.ends("HomewardLogDropped", 130, nil)
 }
