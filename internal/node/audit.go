@@ -61,6 +61,10 @@ func ParseAuditKeys(text string) (*audit.Keys, error) {
 // AuditBucket implements [audit.Objects] over any bucket that gocloud.dev can open.
 type AuditBucket struct{ *Blobs }
 
+// answersWithin is for how long a bucket may take for an object, some 24 MiB at most, or for a page of
+// names. One that accepts a request and never answers would hold an export for ever, and tell nobody.
+const answersWithin = 5 * time.Minute
+
 // OpenAudit opens the bucket named by a gocloud.dev URL. "file://DIR" is created if it
 // does not exist.
 func OpenAudit(ctx context.Context, url string) (AuditBucket, error) {
@@ -73,6 +77,8 @@ func OpenAudit(ctx context.Context, url string) (AuditBucket, error) {
 
 // Put implements [audit.Objects].
 func (b AuditBucket) Put(ctx context.Context, name string, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
 	if err := b.bucket.WriteAll(ctx, name, data, nil); err != nil || b.dir == "" {
 		return err
 	}
@@ -89,6 +95,8 @@ func (b AuditBucket) Get(ctx context.Context, name string, limit int64) (data []
 	if limit <= 0 {
 		limit = -1 // to the end
 	}
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
 	r, err := b.bucket.NewRangeReader(ctx, name, 0, limit, nil)
 	if err != nil {
 		if gcerrors.Code(err) == gcerrors.NotFound {
@@ -111,8 +119,13 @@ func (b AuditBucket) List(ctx context.Context, prefix string, each func(name str
 	last := ""
 	for try := 1; ; try++ {
 		it := b.bucket.List(&blob.ListOptions{Prefix: prefix})
+		next := func() (*blob.ListObject, error) {
+			ctx, cancel := context.WithTimeout(ctx, answersWithin)
+			defer cancel()
+			return it.Next(ctx)
+		}
 		for {
-			o, err := it.Next(ctx)
+			o, err := next()
 			if gcerrors.Code(err) == gcerrors.NotFound && try < listTries {
 				break
 			}

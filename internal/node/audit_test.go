@@ -9,11 +9,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/driver"
+	"gocloud.dev/gcerrors"
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
@@ -41,6 +45,45 @@ func (generous) Charge(context.Context, psp.Call) psp.Result {
 
 // noBlobs: every body fits its row.
 type noBlobs struct{ claim.Blobs }
+
+// silentBucket accepts every request and never answers.
+type silentBucket struct{ driver.Bucket }
+
+func (silentBucket) ListPaged(ctx context.Context, _ *driver.ListOptions) (*driver.ListPage, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (silentBucket) NewRangeReader(ctx context.Context, _ string, _, _ int64, _ *driver.ReaderOptions) (driver.Reader, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (silentBucket) NewTypedWriter(ctx context.Context, _, _ string, _ *driver.WriterOptions) (driver.Writer, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (silentBucket) ErrorCode(error) gcerrors.ErrorCode { return gcerrors.Unknown }
+func (silentBucket) ErrorAs(error, any) bool            { return false }
+func (silentBucket) Close() error                       { return nil }
+
+// TestABucketThatNeverAnswers: whoever waits for it is told.
+func TestABucketThatNeverAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := AuditBucket{&Blobs{bucket: blob.NewBucket(silentBucket{})}}
+		defer func() { require.NoError(t, b.Close()) }()
+		for name, does := range map[string]func() error{
+			"Put":  func() error { return b.Put(t.Context(), "one", []byte("what it has")) },
+			"Get":  func() error { _, err := b.Get(t.Context(), "one", 0); return err },
+			"List": func() error { return b.List(t.Context(), "", func(string) error { return nil }) },
+		} {
+			began := time.Now()
+			require.ErrorIs(t, does(), context.DeadlineExceeded, name)
+			require.Equal(t, answersWithin, time.Since(began), name)
+		}
+	})
+}
 
 func TestAuditBucket(t *testing.T) {
 	ctx := t.Context()
