@@ -35,9 +35,12 @@ func (res *response) movesMoney() bool {
 // turnedAway counts a request that err refuses before it gets to the router, which counts the others, if
 // it moves money and no claim could be made. It reports whether it did.
 func (s *server) turnedAway(res *response, err error) bool {
+	if err == nil || !res.movesMoney() {
+		return false
+	}
 	p, _ := problemOf(err)
 	outcome := unclaimed[p.Code]
-	if err == nil || outcome == "" || !res.movesMoney() {
+	if outcome == "" {
 		return false
 	}
 	s.requests.Add(1, string(res.moves), outcome, "", span.WayLocal)
