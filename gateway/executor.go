@@ -62,7 +62,7 @@ func (g *Gateway) Attempt(ctx context.Context, a claim.Attempt) claim.Outcome {
 	if err != nil {
 		g.log.ErrorContext(ctx, "a request that is stored cannot be opened; nothing was sent to the upstream", "object", a.Record.Minted.ID, "error", err)
 		switch {
-		case a.Recovery && errors.Is(err, seal.ErrNoAnswer): // a KMS comes back, and nobody was asked
+		case a.Recovery && errors.Is(err, seal.ErrNoAnswer): // the KMS will answer again, and the upstream was not called
 			return &claim.Unsent{Reason: reasonUnreadable}
 		case a.Recovery:
 			return unknown(reasonUnreadable)

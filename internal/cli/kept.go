@@ -104,8 +104,8 @@ func reportOfBooks(b *booksFound, r *runs.Run) {
 	switch {
 	case !b.OK():
 		r.Sentence = fmt.Sprintf("The books are wrong in %s.", counted(b.Failed, "place"))
-	case b.unproved() > 0:
-		r.Verdict, r.Sentence = runs.Unknown, fmt.Sprintf("No failure was found, but %d older transactions that have left for the audit's segments were not proved.", b.unproved())
+	case b.Unproved() > 0:
+		r.Verdict, r.Sentence = runs.Unknown, fmt.Sprintf("No failure was found, but %d older transactions that have left for the audit's segments were not proved.", b.Unproved())
 	}
 	r.Of = "the books of " + strings.Join(b.Regions, ", ")
 	r.Figures = []runs.Figure{

@@ -55,7 +55,7 @@ func (c *ledgerVerifyCommand) Run(ctx context.Context, io streams) error {
 	if !found.OK() {
 		return &exitError{exitDiffers, errors.Join(errors.New("the ledger is wrong: change nothing in it, and find out since when; backups have the same rows"), unkept)}
 	}
-	if n := found.unproved(); n > 0 {
+	if n := found.Unproved(); n > 0 {
 		return &exitError{exitUnread, errors.Join(fmt.Errorf("%d older transactions have left for the audit's segments, and were not proved; name the bucket with --bucket", n), unkept)}
 	}
 	return unkept
@@ -67,9 +67,6 @@ type booksFound struct {
 	verify.Report
 	suspense map[string]int64
 }
-
-// unproved counts the transactions that have left the books, and that were not proved: no bucket was named.
-func (b *booksFound) unproved() int64 { return b.Left - b.Proved }
 
 // verify verifies the books, and records the result in metrics.
 func (c *ledgerVerifyCommand) verify(ctx context.Context, io streams, suspense bool) (*booksFound, error) {
@@ -103,7 +100,7 @@ func (c *ledgerVerifyCommand) print(io streams, report *verify.Report) error {
 	}
 	from := "zero"
 	switch {
-	case report.Left > report.Proved:
+	case report.Unproved() > 0:
 		from = "what is carried forward"
 	case report.Left > 0:
 		fmt.Fprintf(io.out, "%d older transactions have left for the audit's segments, which add up to what is carried forward\n", report.Left)

@@ -118,7 +118,7 @@ func TestOldBooksHaveLeft(t *testing.T) {
 	require.Equal(t, exitUnread, code)
 	require.Contains(t, errs, "have left for the audit's segments, so a statement can be compared from")
 
-	// Without a bucket nobody has looked at what has left.
+	// Without a bucket, what has left is not proved.
 	at(0, func(_ *embedded.DB, s *store) {
 		found := booksFound{}
 		found.Report, err = verify.AllBooks(t.Context(), s.rows, s.regions, nil)

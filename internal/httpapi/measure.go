@@ -27,7 +27,7 @@ func (s *server) measure(pattern string, res *response, r *http.Request) {
 // unclaimed are the codes of refusals because no claim could be made, with the outcomes of such requests.
 var unclaimed = map[problem.Code]string{problem.StoreUnavailable: meter.Unavailable, problem.HomeUnavailable: meter.HomeUnavailable}
 
-// movesMoney reports whether the request is counted: not that of a test tenant.
+// movesMoney reports whether the request moves live money: metrics count no other.
 func (res *response) movesMoney() bool {
 	return res.moves != "" && claim.Livemode(res.tenant.ID) && !res.testKey
 }

@@ -62,7 +62,7 @@ func ParseAuditKeys(text string) (*audit.Keys, error) {
 type AuditBucket struct{ *Blobs }
 
 // answersWithin is for how long a bucket may take for an object, some 24 MiB at most, or for a page of
-// names. One that accepts a request and never answers would hold an export for ever, and tell nobody.
+// names. One that accepts a request and never answers would hold an export for ever, and no alert would fire.
 const answersWithin = 5 * time.Minute
 
 // OpenAudit opens the bucket named by a gocloud.dev URL. "file://DIR" is created if it

@@ -68,7 +68,7 @@ func (silentBucket) ErrorCode(error) gcerrors.ErrorCode { return gcerrors.Unknow
 func (silentBucket) ErrorAs(error, any) bool            { return false }
 func (silentBucket) Close() error                       { return nil }
 
-// TestABucketThatNeverAnswers: whoever waits for it is told.
+// TestABucketThatNeverAnswers: each call ends with an error.
 func TestABucketThatNeverAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := AuditBucket{&Blobs{bucket: blob.NewBucket(silentBucket{})}}

@@ -222,7 +222,7 @@ func (f *figures) queue(ctx context.Context, home string, q outbox.Queue, now ti
 				if after = rows[i].ID; read < figuresRows {
 					parked[rows[i].Kind]++
 				}
-				if read++; strings.HasPrefix(rows[i].LastError, limboPrefix) && !notice.OfTests(after) { // a test tenant's pages nobody
+				if read++; strings.HasPrefix(rows[i].LastError, limboPrefix) && !notice.OfTests(after) { // a notice of a test tenant pages nobody
 					limbo++
 				}
 			}

@@ -100,7 +100,7 @@ var outcomeOfCode = map[problem.Code]string{
 }
 
 // TestTheOutcomeThatIsCountedIsTheAnswer: a request counts as what its merchant was told. A store or a
-// region that let the time run out is one that answers nothing, and no unknown outcome.
+// region that let the time run out counts as unavailable, and not as an unknown outcome.
 func TestTheOutcomeThatIsCountedIsTheAnswer(t *testing.T) {
 	t.Parallel()
 	late := func(err error) error { return fmt.Errorf("%w: %w", err, context.DeadlineExceeded) }

@@ -24,8 +24,9 @@ const noMoney = "no money moved"
 const appearWithin = time.Hour
 
 // failed processes a movement that the provider reports as failed. If it is not booked, nothing
-// follows, as no merchant was sent a success; without any record of its object, a person decides. If it is booked, its money is back: the books reverse
-// it, and events notify the merchant. A ghost with a failed refund is refunded once more.
+// follows, as no merchant was sent a success; without any record of its object, a person decides. If
+// it is booked, its money is back: the books reverse it, and events notify the merchant. A ghost with
+// a failed refund is refunded once more.
 //
 // # Crash points
 //

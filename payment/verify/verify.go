@@ -34,6 +34,10 @@ type Report struct {
 	Failures []Failure `json:"failures"`
 }
 
+// Unproved counts the transactions that have left the books and were not proved: no bucket was named, or
+// its segments have faults.
+func (r *Report) Unproved() int64 { return r.Left - r.Proved }
+
 // OK reports whether there are no failures.
 func (r *Report) OK() bool { return r.Failed == 0 }
 
